@@ -1,0 +1,1 @@
+"""Train YOLO26-style models and measure every performance flag."""

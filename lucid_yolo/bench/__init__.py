@@ -1,0 +1,1 @@
+"""Measurements that the project makes of itself."""

@@ -1,0 +1,1 @@
+"""Typed configuration, its guard and its composition; imports no torch."""

@@ -1,0 +1,237 @@
+"""The typed configuration: what every key means, its type and its default. Imports no torch.
+
+Option files in ``conf/`` hold values; the classes here hold names, types and defaults. Code below the command line receives
+these classes (``OmegaConf.to_object``), never a ``DictConfig``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from omegaconf import MISSING
+
+
+class TaskName(StrEnum):
+    """What is learned."""
+
+    DETECT = "detect"
+
+
+class PrecisionName(StrEnum):
+    """Arithmetic of the training step; ``auto`` is bf16-mixed on a CUDA device that has it, else 32-true."""
+
+    AUTO = "auto"
+    FP32 = "32-true"
+    BF16 = "bf16-mixed"
+    FP16 = "16-mixed"
+
+
+class OnUnmet(StrEnum):
+    """What happens when a requested flag cannot be active: fall back with a warning, or raise."""
+
+    FALLBACK = "fallback"
+    RAISE = "raise"
+
+
+class ExifOrientation(StrEnum):
+    """Whether the EXIF orientation tag turns a picture; the same rule holds for training, validation and prediction."""
+
+    APPLY = "apply"
+    IGNORE = "ignore"
+
+
+class BadImages(StrEnum):
+    """What happens to an image that cannot be decoded: stop and name it, or use a blank picture without objects and name it."""
+
+    RAISE = "raise"
+    SKIP = "skip"
+
+
+@dataclass
+class LossConfig:
+    """Weights of the loss terms and of the two branches."""
+
+    box: float = 7.5
+    cls: float = 0.5
+    l1: float = 6.0
+    alpha_start: float = 0.8  # weight of the one-to-many branch in the first epoch
+    alpha_end: float = 0.1  # and in the last one
+
+
+@dataclass
+class AssignerConfig:
+    """Task-aligned assignment (arXiv 2108.07755) and its small-target rule."""
+
+    topk_one_to_many: int = 10
+    topk_one_to_one: int = 7
+    alpha: float = 1.0
+    beta: float = 6.0
+    small_side: float = 8.0  # pixels: a side below this is widened, for candidacy only ...
+    small_reference: float = 16.0  # ... to this
+
+
+@dataclass
+class TaskConfig:
+    """The task and its objective."""
+
+    name: TaskName = MISSING
+    loss: LossConfig = field(default_factory=LossConfig)
+    assigner: AssignerConfig = field(default_factory=AssignerConfig)
+
+
+@dataclass
+class ModelConfig:
+    """Scale of the network (method table of arXiv 2602.14582)."""
+
+    variant: str = MISSING
+    depth: float = MISSING
+    width: float = MISSING
+    max_channels: int = MISSING
+    detach_one_to_one: bool = False  # stop the gradient of the one-to-one branch at the neck (arXiv 2405.14458)
+
+
+@dataclass
+class AugmentConfig:
+    """Training augmentation. Probabilities are 0 to 1; ranges are symmetric around the identity."""
+
+    mosaic: float = 1.0
+    close_mosaic: int = 10  # epochs at the end without mosaic and mixup
+    scale: float = 0.5
+    translate: float = 0.1
+    degrees: float = 0.0
+    shear: float = 0.0
+    flip_lr: float = 0.5
+    flip_ud: float = 0.0
+    mixup: float = 0.0
+    hsv_h: float = 0.015
+    hsv_s: float = 0.7
+    hsv_v: float = 0.4
+    transforms: list[Any] = field(
+        default_factory=list
+    )  # Albumentations: [{_target_: albumentations.Blur, p: 0.1}, ...]
+
+
+@dataclass
+class RecipeConfig:
+    """Training length that suits the data; ``trainer`` reads it."""
+
+    epochs: int = 100
+    val_every: int = 5
+
+
+@dataclass
+class DataConfig:
+    """Where the data is and how it is read."""
+
+    format: str = MISSING  # name of a module in lucid_yolo.data.readers
+    root: str | None = None  # folder of the data set (or its data.yaml); relative to the working directory
+    train: str | None = None  # annotation file or image list of a split, when the layout is not found by itself
+    val: str | None = None
+    train_images: str | None = None  # image folder of a split, likewise
+    val_images: str | None = None
+    image_size: int = 640  # pixels, a multiple of 32
+    batch_size: int = 16
+    val_batch_size: int | None = None  # null: batch_size
+    num_workers: int | None = None  # null: chosen from cores and free shared memory
+    exif_orientation: ExifOrientation = ExifOrientation.APPLY
+    bad_images: BadImages = BadImages.RAISE
+    augment: AugmentConfig = field(default_factory=AugmentConfig)
+    recipe: RecipeConfig = field(default_factory=RecipeConfig)
+    options: dict[str, Any] = field(default_factory=dict)  # keyword arguments of the reader
+
+
+@dataclass
+class OptimizerConfig:
+    """Settings that every optimizer and the learning-rate schedule share."""
+
+    name: str = MISSING
+    lr: float = MISSING
+    weight_decay: float = 5e-4
+    warmup_epochs: float = 3.0
+    final_lr_ratio: float = 0.01
+
+
+@dataclass
+class MuSGDConfig(OptimizerConfig):
+    """MuSGD: orthogonalized momentum for matrices (arXiv 2502.16982) plus SGD."""
+
+    momentum: float = 0.95
+    muon_weight: float = 0.5
+    sgd_weight: float = 0.5
+    newton_schulz_steps: int = 5
+
+
+@dataclass
+class SGDConfig(OptimizerConfig):
+    """SGD with Nesterov momentum."""
+
+    momentum: float = 0.937
+
+
+@dataclass
+class AdamWConfig(OptimizerConfig):
+    """AdamW (arXiv 1711.05101)."""
+
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+
+
+@dataclass
+class PrecisionConfig:
+    """Arithmetic of the training step."""
+
+    name: PrecisionName = MISSING
+
+
+@dataclass
+class EmaConfig:
+    """Exponential moving average of the weights: decay * (1 - exp(-updates / ramp))."""
+
+    decay: float = 0.9999
+    ramp: float = 2000.0
+
+
+@dataclass
+class TrainerConfig:
+    """The loop."""
+
+    max_epochs: int = MISSING
+    val_every: int = MISSING  # epochs between validations; the last epoch is always validated
+    accelerator: str = "auto"  # auto, cpu, cuda, mps
+    devices: int = 1
+    accumulate: int = 1  # batches a weight update
+    clip_norm: float | None = 10.0  # null or <= 0: no clipping
+    deterministic: bool = True
+    log_every: int = 20  # steps between two reads of the device's loss buffer
+    max_steps: int | None = None  # stop after this many updates (trials, benchmarks)
+    ema: EmaConfig = field(default_factory=EmaConfig)
+
+
+@dataclass
+class LoggerConfig:
+    """What a run writes beside its checkpoints."""
+
+    csv: bool = True
+    tensorboard: bool = True
+    pictures: bool = True
+    progress: bool = True
+
+
+@dataclass
+class RootConfig:
+    """A run."""
+
+    task: TaskConfig = field(default_factory=TaskConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    precision: PrecisionConfig = field(default_factory=PrecisionConfig)
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    logger: LoggerConfig = field(default_factory=LoggerConfig)
+    seed: int = 0
+    run_dir: str = MISSING
+    resume: str | None = None  # a run directory to continue
+    on_unmet: OnUnmet = OnUnmet.FALLBACK

@@ -1,0 +1,68 @@
+"""What a training step receives: uint8 images and packed target rows, static in shape.
+
+All objects of a batch lie in T rows (``image_index`` says whose they are), padded to a bucket size; dense (B, N) padding would
+cost a multiple of the memory and time at large batches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Self
+
+import torch
+from torch import Tensor
+
+
+@dataclass(slots=True)
+class Targets:
+    """Packed objects of a batch.
+
+    Attributes:
+        image_index: (T,) int64, position of the object's image in the batch; 0 in padding rows.
+        classes: (T,) int64 labels; 0 in padding rows.
+        boxes: (T, 4) float32 xyxy pixels on the training canvas; 0 in padding rows.
+        valid: (T,) bool, False in padding rows.
+    """
+
+    image_index: Tensor
+    classes: Tensor
+    boxes: Tensor
+    valid: Tensor
+
+
+@dataclass(slots=True)
+class Batch:
+    """One batch.
+
+    Attributes:
+        images: (B, S, S, 3) uint8 RGB, as the workers write it.
+        targets: packed objects.
+        gains: (B, 3) float32 colour gains of hue, saturation, value (1 + r * range each); all ones: no colour change left to do.
+        indices: (B,) int64 positions of the images in the split; stays on the host, for messages.
+    """
+
+    images: Tensor
+    targets: Targets
+    gains: Tensor
+    indices: Tensor
+
+    def images_nchw(self) -> Tensor:
+        """View the images as (B, 3, S, S) uint8 in channels_last memory, without a copy."""
+        return self.images.permute(0, 3, 1, 2)
+
+    def to(self, device: torch.device | str, *, non_blocking: bool = False) -> Self:
+        """Copy everything but ``indices`` to a device."""
+        targets = Targets(
+            **{f.name: getattr(self.targets, f.name).to(device, non_blocking=non_blocking) for f in fields(Targets)}
+        )
+        return replace(
+            self,
+            images=self.images.to(device, non_blocking=non_blocking),
+            targets=targets,
+            gains=self.gains.to(device, non_blocking=non_blocking),
+        )
+
+    def pin_memory(self) -> Self:
+        """Copy everything but ``indices`` to page-locked memory; the loader calls it by name."""
+        targets = Targets(**{f.name: getattr(self.targets, f.name).pin_memory() for f in fields(Targets)})
+        return replace(self, images=self.images.pin_memory(), targets=targets, gains=self.gains.pin_memory())

@@ -1,0 +1,1 @@
+"""One module a data format; each offers ``read(config, split)``."""

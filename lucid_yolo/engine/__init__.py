@@ -1,0 +1,1 @@
+"""Runs: build, train, validate, predict, report."""

@@ -1,0 +1,1 @@
+"""Metrics by the evaluators of record."""

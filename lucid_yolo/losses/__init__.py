@@ -1,0 +1,1 @@
+"""Dense, static-shape objectives."""

@@ -1,0 +1,1 @@
+"""The network: blocks, backbone, neck, heads."""

@@ -1,0 +1,1 @@
+"""Optimizers, schedule, averaging and clipping, without host synchronisation."""

@@ -1,0 +1,1 @@
+"""Performance flags: rules, resolver, plan."""
