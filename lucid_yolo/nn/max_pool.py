@@ -1,0 +1,52 @@
+"""Max pooling whose gradient is reproducible on CUDA.
+
+torch's backward kernel adds with atomics where windows overlap, so strict determinism refuses it. Here every input position
+gathers from the outputs that chose it: no two threads write to one place, and the order of a sum is fixed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+
+def max_pool(x: Tensor, window: int) -> Tensor:
+    """Take the maximum over a centred square window at stride 1.
+
+    Args:
+        x: (B, C, H, W).
+        window: side of the window in pixels, odd.
+
+    Returns:
+        (B, C, H, W); of equal values in a window the first in row-major order receives the gradient, as in torch.
+    """
+    if x.is_cuda:
+        return GatherMaxPool.apply(x, window)  # type: ignore[no-any-return, no-untyped-call]
+    return F.max_pool2d(x, window, stride=1, padding=window // 2)
+
+
+class GatherMaxPool(torch.autograd.Function):
+    """``max_pool2d`` at stride 1 with a gathering backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, window: int) -> Tensor:
+        """Pool (B, C, H, W) and keep the flat position in H * W that each output was taken from."""
+        y, source = F.max_pool2d(x, window, stride=1, padding=window // 2, return_indices=True)
+        ctx.save_for_backward(source)
+        ctx.window = window
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        """Sum, at each input position, the gradients of the outputs that were taken from it."""
+        (source,) = ctx.saved_tensors
+        window, margin = ctx.window, ctx.window // 2
+        height, width = grad.shape[-2:]
+        position = torch.arange(height * width, device=grad.device).view(height, width, 1, 1)
+        sources = F.pad(source, (margin,) * 4, value=-1).unfold(2, window, 1).unfold(3, window, 1)
+        grads = F.pad(grad, (margin,) * 4).unfold(2, window, 1).unfold(3, window, 1)
+        gathered = torch.where(sources == position, grads, 0.0)
+        return gathered.sum(dim=(-2, -1), dtype=grad.dtype), None
