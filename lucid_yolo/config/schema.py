@@ -7,19 +7,37 @@ these classes (``OmegaConf.to_object``), never a ``DictConfig``.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any
+from enum import EnumType, StrEnum
+from typing import Any, cast
 
 from omegaconf import MISSING
 
 
-class TaskName(StrEnum):
+class _ByValue(EnumType):
+    """Find members by the text that users write, as well as by name."""
+
+    def __getitem__(cls, name: str) -> Any:
+        return next((member for member in cls if cast(StrEnum, member).value == name), None) or super().__getitem__(
+            name
+        )
+
+
+class Choice(StrEnum, metaclass=_ByValue):
+    """A closed set of texts. OmegaConf reads and prints enums by member name; users write and read values such as 32-true."""
+
+    @property
+    def name(self) -> str:
+        """The value: what a user writes."""
+        return self.value
+
+
+class TaskName(Choice):
     """What is learned."""
 
     DETECT = "detect"
 
 
-class PrecisionName(StrEnum):
+class PrecisionName(Choice):
     """Arithmetic of the training step; ``auto`` is bf16-mixed on a CUDA device that has it, else 32-true."""
 
     AUTO = "auto"
@@ -28,21 +46,21 @@ class PrecisionName(StrEnum):
     FP16 = "16-mixed"
 
 
-class OnUnmet(StrEnum):
+class OnUnmet(Choice):
     """What happens when a requested flag cannot be active: fall back with a warning, or raise."""
 
     FALLBACK = "fallback"
     RAISE = "raise"
 
 
-class ExifOrientation(StrEnum):
+class ExifOrientation(Choice):
     """Whether the EXIF orientation tag turns a picture; the same rule holds for training, validation and prediction."""
 
     APPLY = "apply"
     IGNORE = "ignore"
 
 
-class BadImages(StrEnum):
+class BadImages(Choice):
     """What happens to an image that cannot be decoded: stop and name it, or use a blank picture without objects and name it."""
 
     RAISE = "raise"
@@ -218,6 +236,9 @@ class LoggerConfig:
     tensorboard: bool = True
     pictures: bool = True
     progress: bool = True
+    extra: list[Any] = field(
+        default_factory=list
+    )  # Lightning loggers: [{_target_: lightning.pytorch.loggers.MLFlowLogger}, ...]
 
 
 @dataclass
@@ -235,3 +256,7 @@ class RootConfig:
     run_dir: str = MISSING
     resume: str | None = None  # a run directory to continue
     on_unmet: OnUnmet = OnUnmet.FALLBACK
+    overrides: list[str] = field(default_factory=list)  # what this was composed from; written by compose, not by users
+
+
+OPTIMIZERS: dict[str, type[OptimizerConfig]] = {"musgd": MuSGDConfig, "sgd": SGDConfig, "adamw": AdamWConfig}
