@@ -1,0 +1,274 @@
+"""COCO JSON (https://cocodataset.org/#format-data), object detection."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lucid_yolo.config.errors import DataError
+from lucid_yolo.config.schema import BadImages, DataConfig
+from lucid_yolo.data.index import SplitIndex
+from lucid_yolo.data.readers.columns import ObjectRows, SplitFacts, build_index
+from lucid_yolo.data.readers.layout import find_annotations, find_images
+from lucid_yolo.data.readers.problems import Problems, allowed_ids, counted, some
+from lucid_yolo.data.readers.settings import Split, check_options
+from lucid_yolo.data.readers.sizes import missing_files, read_headers, size_conflict
+
+_LISTS = ("images", "annotations", "categories")
+_VERIFIED = 5000  # of a larger split, so many evenly spread files are compared with the sizes that the JSON states
+
+
+@dataclass(slots=True)
+class _Categories:
+    names: tuple[str, ...]
+    ids: tuple[int, ...]
+    labels: dict[int, int]  # from category id
+
+
+@dataclass(slots=True)
+class _Images:
+    names: list[str]
+    ids: list[int]
+    sizes: list[tuple[int, int] | None]  # as the JSON states them
+    positions: dict[int, int]  # from image id
+
+
+def read(config: DataConfig, split: Split) -> SplitIndex:
+    """Read one split.
+
+    Raises:
+        ConfigError: a setting that this format does not have.
+        DataError: files not found or ambiguous, or labels that cannot be used; all problems of a file at once.
+    """
+    check_options(config, allowed=())
+    return read_annotations(find_annotations(config, split), config, split)
+
+
+def read_annotations(source: Path, config: DataConfig, split: Split) -> SplitIndex:
+    """Read an annotation file; its images are found next to it.
+
+    Raises:
+        DataError: as :func:`read`.
+    """
+    document = _load(source)
+    problems = Problems(str(source))
+    categories = _read_categories(document["categories"], problems)
+    images = _read_images(document["images"], problems)
+    problems.raise_if_any()  # ids that are wrong make every annotation wrong
+    folder = find_images(config, split, source, images.names)
+    paths = [os.path.join(folder, name) for name in images.names]
+    if missing := missing_files(paths):
+        names = some(os.path.relpath(path, folder) for path in missing)
+        raise DataError(
+            f"{source}: {counted(len(missing), 'image file')} of {len(paths)} missing in {folder}: {names}; "
+            f"data.{split}_images=FOLDER picks another folder"
+        )
+    rows = _read_objects(document["annotations"], categories, images, problems)
+    sizes, unreadable, notes = _displayed_sizes(paths, images, config, problems)
+    problems.raise_if_any()
+    facts = SplitFacts(
+        name=split,
+        source=str(source),
+        class_names=categories.names,
+        category_ids=categories.ids,
+        paths=tuple(paths),
+        image_ids=np.asarray(images.ids, np.int64),
+        sizes=sizes,
+    )
+    return build_index(
+        facts,
+        _without(rows, unreadable),
+        where=lambda image, key: f"annotation {key} ({images.names[image]})",
+        notes=notes,
+    )
+
+
+def _load(source: Path) -> dict[str, list[Any]]:
+    try:
+        with open(source, encoding="utf-8") as file:
+            document = json.load(file)
+    except json.JSONDecodeError as error:
+        raise DataError(f"{source}: not JSON: {error.msg} in line {error.lineno}, column {error.colno}") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{source}: not UTF-8 text: {error.reason} at byte {error.start}") from None
+    except OSError as error:
+        raise DataError(f"{source}: {(error.strerror or str(error)).lower()}") from None
+    if not isinstance(document, dict):
+        raise DataError(
+            f"{source}: holds a JSON {type(document).__name__}; COCO labels are an object with {_keys(_LISTS)}"
+        )
+    if absent := [key for key in _LISTS if not isinstance(document.get(key), list)]:
+        raise DataError(
+            f"{source}: no list {_keys(absent)}; COCO labels need {_keys(_LISTS)}, it has {_keys(document)}"
+        )
+    if not document["images"]:
+        raise DataError(f"{source}: the list 'images' is empty")
+    if not document["categories"]:
+        raise DataError(f"{source}: the list 'categories' is empty")
+    return {key: document[key] for key in _LISTS}
+
+
+def _keys(keys: Any) -> str:
+    return ", ".join(repr(str(key)) for key in keys)
+
+
+def _looked_up(table: dict[int, int], record: dict[str, Any], key: str) -> int | None:
+    value = record.get(key)
+    number = value if type(value) is int else _integer(value)
+    return None if number is None else table.get(number)
+
+
+def _integer(value: Any) -> int | None:
+    """An id as an int; None for anything that is not a whole number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if math.isfinite(value) and value == int(value) else None
+
+
+def _read_categories(records: list[Any], problems: Problems) -> _Categories:
+    """Classes by ascending id, which closes the gaps between the ids."""
+    names: dict[int, str] = {}
+    for number, record in enumerate(records):
+        where = f"categories[{number}]"
+        number_id = _integer(record.get("id")) if isinstance(record, dict) else None
+        if number_id is None:
+            problems.add(f"{where}: {_shown(record, 'id')}; a whole number is needed")
+        elif number_id in names:
+            problems.add(f"{where}: id {number_id} is there twice ({names[number_id]!r} and {record.get('name')!r})")
+        else:
+            names[number_id] = str(record.get("name", number_id))
+    ids = tuple(sorted(names))
+    return _Categories(tuple(names[i] for i in ids), ids, {category: label for label, category in enumerate(ids)})
+
+
+def _shown(record: Any, key: str) -> str:
+    if not isinstance(record, dict):
+        return f"{record!r} is not an object"
+    return f"{key} is {record[key]!r}" if key in record else f"has no {key!r} (its keys: {_keys(record)})"
+
+
+def _read_images(records: list[Any], problems: Problems) -> _Images:
+    images = _Images([], [], [], {})
+    for number, record in enumerate(records):
+        where = f"images[{number}]"
+        image_id = _integer(record.get("id")) if isinstance(record, dict) else None
+        if image_id is None:
+            problems.add(f"{where}: {_shown(record, 'id')}; a whole number is needed")
+            continue
+        name = record.get("file_name")
+        if not isinstance(name, str) or not name:
+            problems.add(f"{where}: {_shown(record, 'file_name')}; the name of a file is needed")
+            continue
+        if image_id in images.positions:
+            other = images.names[images.positions[image_id]]
+            problems.add(f"{where}: image id {image_id} is there twice ({other} and {name})")
+            continue
+        width, height = _integer(record.get("width")), _integer(record.get("height"))
+        images.positions[image_id] = len(images.ids)
+        images.ids.append(image_id)
+        images.names.append(name.replace("\\", "/"))
+        images.sizes.append((width, height) if width and height else None)
+    return images
+
+
+def _read_objects(records: list[Any], categories: _Categories, images: _Images, problems: Problems) -> ObjectRows:
+    rows = ObjectRows()
+    for number, record in enumerate(records):
+        if not isinstance(record, dict):
+            problems.add(f"annotations[{number}]: {record!r} is not an object")
+            continue
+        key = record.get("id", f"number {number}")
+        image = _looked_up(images.positions, record, "image_id")
+        if image is None:
+            what = _shown(record, "image_id")
+            problems.add(f"annotation {key}: {what}; allowed: the {counted(len(images.ids), 'id')} in 'images'")
+            continue
+        where = f"annotation {key} ({images.names[image]})"
+        label = _looked_up(categories.labels, record, "category_id")
+        if label is None:
+            problems.add(f"{where}: {_shown(record, 'category_id')}; allowed: {allowed_ids(categories.ids)}")
+            continue
+        box = _read_box(record, where, problems)
+        if box is None:
+            continue
+        area = record.get("area")
+        usable = isinstance(area, int | float) and math.isfinite(area) and area >= 0
+        rows.image.append(image)
+        rows.boxes.append(box)
+        rows.classes.append(label)
+        rows.crowd.append(bool(record.get("iscrowd", 0)))  # absent means no crowd
+        rows.areas.append(float(area) if usable and area is not None else math.nan)
+        rows.keys.append(key if isinstance(key, int) else number)
+    return rows
+
+
+def _read_box(record: dict[str, Any], where: str, problems: Problems) -> tuple[float, float, float, float] | None:
+    box = record.get("bbox")
+    if not isinstance(box, list) or len(box) != 4 or not all(_is_number(value) for value in box):
+        problems.add(f"{where}: {_shown(record, 'bbox')}; four numbers [x, y, width, height] in pixels are needed")
+        return None
+    x, y, width, height = map(float, box)
+    if not all(map(math.isfinite, (x, y, width, height))):
+        problems.add(f"{where}: bbox is {box}; the numbers must be finite")
+        return None
+    if width < 0 or height < 0:
+        problems.add(f"{where}: bbox is {box}; width and height must not be negative (it is [x, y, width, height])")
+        return None
+    return x, y, x + width, y + height
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _displayed_sizes(
+    paths: list[str], images: _Images, config: DataConfig, problems: Problems
+) -> tuple[NDArray[np.int32], set[int], list[str]]:
+    """Sizes under the EXIF rule, positions of images with an unreadable header, notes."""
+    step = max(1, math.ceil(len(paths) / _VERIFIED))
+    chosen = [i for i in range(len(paths)) if i % step == 0 or images.sizes[i] is None]
+    sizes = np.array([size or (config.image_size, config.image_size) for size in images.sizes], np.int32)
+    unreadable: set[int] = set()
+    for i, header in zip(chosen, read_headers([paths[i] for i in chosen]), strict=True):
+        declared = images.sizes[i]
+        if isinstance(header, DataError):
+            unreadable.add(i)
+            if config.bad_images is BadImages.RAISE:
+                problems.add(str(header))
+        elif declared is None:
+            sizes[i] = header.size(config.exif_orientation)
+        elif conflict := size_conflict(declared, header, config.exif_orientation):
+            problems.add(f"{images.names[i]}: {conflict}")
+    notes = []
+    if step > 1:
+        notes.append(f"the sizes of {len(chosen)} of {len(paths)} images were compared with their files")
+    if absent := sum(size is None for size in images.sizes):
+        notes.append(f"{counted(absent, 'image')} without width and height in the JSON: read from the files")
+    if unreadable:
+        names = some(images.names[i] for i in sorted(unreadable))
+        notes.append(f"{counted(len(unreadable), 'image')} cannot be read and count as empty pictures: {names}")
+        if config.bad_images is BadImages.RAISE:
+            problems.hint("data.bad_images=skip uses empty pictures instead of images that cannot be read.")
+    return sizes, unreadable, notes
+
+
+def _without(rows: ObjectRows, unreadable: set[int]) -> ObjectRows:
+    """Objects of images that can be read."""
+    if not unreadable:
+        return rows
+    kept = [i for i, image in enumerate(rows.image) if image not in unreadable]
+    return ObjectRows(
+        [rows.image[i] for i in kept],
+        [rows.boxes[i] for i in kept],
+        [rows.classes[i] for i in kept],
+        [rows.crowd[i] for i in kept],
+        [rows.areas[i] for i in kept],
+        [rows.keys[i] for i in kept],
+    )

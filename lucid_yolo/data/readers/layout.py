@@ -1,0 +1,135 @@
+"""Where a COCO data set keeps its files: the common layouts, found without configuration.
+
+What is found twice is an error that lists both and names the key that decides, and so is what is not found at all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from lucid_yolo.config.errors import ConfigError, DataError
+from lucid_yolo.config.schema import DataConfig
+from lucid_yolo.data.readers.problems import some
+from lucid_yolo.data.readers.settings import Split, data_root, named_path
+
+SPLIT_NAMES: dict[Split, tuple[str, ...]] = {"train": ("train",), "val": ("val", "valid", "validation")}
+
+_YEAR = "20[0-9][0-9]"
+_ANNOTATIONS = (
+    "*/instances_{split}.json",
+    f"*/instances_{{split}}{_YEAR}.json",
+    "instances_{split}.json",
+    f"instances_{{split}}{_YEAR}.json",
+    "annotations/{split}.json",
+    f"annotations/{{split}}{_YEAR}.json",
+    "{split}.json",
+    "{split}/_annotations.coco.json",
+    "{split}/annotations.json",
+    "{split}/labels.json",
+)
+_IMAGES = ("{split}", "images/{split}", "{split}/images", "{split}/data", "images", "JPEGImages", "data", ".")
+_PROBES = 16  # image names that are looked for in a folder
+
+
+def find_annotations(config: DataConfig, split: Split) -> Path:
+    """The annotation file of a split.
+
+    Raises:
+        ConfigError: neither a root nor the file is configured.
+        DataError: no file is found, or more than one.
+    """
+    named = config.train if split == "train" else config.val
+    if named is not None:
+        path = named_path(f"data.{split}", named, Path() if config.root is None else data_root(config))
+        if path.is_dir():
+            raise DataError(f"data.{split}={named}: {path} is a folder; a COCO annotation file (JSON) is needed")
+        return path.absolute()
+    root = data_root(config)
+    if not root.is_dir():
+        raise DataError(f"data.root: {root} is a file; data=coco needs the folder (data.{split} names a file)")
+    patterns = [pattern.format(split=name) for name in SPLIT_NAMES[split] for pattern in _ANNOTATIONS]
+    found = _distinct(path for pattern in patterns for path in sorted(root.glob(pattern)))
+    if len(found) > 1:
+        raise DataError(f"{root}: several annotation files for the {split} split: {_list(found, root)}; {_pick(split)}")
+    if not found:
+        shown = patterns[: len(_ANNOTATIONS)]
+        hint = "; there is a data.yaml: data=yolo reads it" if (root / "data.yaml").is_file() else ""
+        raise DataError(
+            f"{root}: no annotation file for the {split} split; looked for {', '.join(shown)} "
+            f"with the names {', '.join(SPLIT_NAMES[split])}; {_pick(split)}{hint}"
+        )
+    return found[0]
+
+
+def find_images(config: DataConfig, split: Split, annotations: Path, file_names: Sequence[str]) -> Path:
+    """The folder that the file names of an annotation file are relative to.
+
+    Args:
+        config: data settings.
+        split: "train" or "val".
+        annotations: the annotation file.
+        file_names: image names in it.
+
+    Raises:
+        DataError: no folder has any of the images, or several have them all.
+    """
+    named = config.train_images if split == "train" else config.val_images
+    root = annotations.parent if config.root is None else data_root(config)
+    if named is not None:
+        folder = named_path(f"data.{split}_images", named, root)
+        if not folder.is_dir():
+            raise DataError(f"data.{split}_images={named}: {folder} is not a folder")
+        return folder.absolute()
+    probes = file_names[:: max(1, len(file_names) // _PROBES)]
+    if all(os.path.isabs(name) for name in probes):
+        return root
+    candidates = _image_folders(root, split, annotations)
+    hits = {folder: sum((folder / name).is_file() for name in probes) for folder in candidates}
+    best = max(hits.values(), default=0)
+    if best == 0:
+        raise DataError(
+            f"{annotations}: none of its images was found, for example {probes[0]}; looked in "
+            f"{_list(candidates, root)} of {root}; data.{split}_images=FOLDER picks the folder"
+        )
+    chosen = [folder for folder, count in hits.items() if count == best]
+    if len(chosen) > 1:
+        raise DataError(
+            f"{annotations}: its images are in several folders: {_list(chosen, root)} of {root}; "
+            f"data.{split}_images=FOLDER picks one"
+        )
+    return chosen[0]
+
+
+def refuse_image_keys(config: DataConfig) -> None:
+    """Refuse ``data.train_images`` and ``data.val_images`` for a format that has no use for them.
+
+    Raises:
+        ConfigError: one of them is set.
+    """
+    keys = [key for key in ("train_images", "val_images") if getattr(config, key) is not None]
+    if keys:
+        raise ConfigError([f"data.{key}: data={config.format} has no use for this key; leave it out" for key in keys])
+
+
+def _image_folders(root: Path, split: Split, annotations: Path) -> list[Path]:
+    year = annotations.stem.removeprefix("instances_")
+    names = list(dict.fromkeys((*SPLIT_NAMES[split], year)))
+    relative = [pattern.format(split=name) for name in names for pattern in _IMAGES]
+    folders = [annotations.parent, annotations.parent / "images", annotations.parent / "data"]
+    folders += [root / text for text in relative]
+    return _distinct(folder for folder in folders if folder.is_dir())
+
+
+def _distinct(paths: Iterable[Path]) -> list[Path]:
+    """Paths in order, without those that are the same file by another name."""
+    return list({os.path.realpath(path): path.absolute() for path in paths}.values())
+
+
+def _list(paths: Sequence[Path], root: Path) -> str:
+    return some((p.relative_to(root) if p.is_relative_to(root) else p for p in paths), shown=12)
+
+
+def _pick(split: Split) -> str:
+    return f"data.{split}=FILE picks one"

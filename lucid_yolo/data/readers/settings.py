@@ -1,0 +1,67 @@
+"""What every reader asks of the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Literal
+
+from lucid_yolo.config.errors import ConfigError, DataError
+from lucid_yolo.config.schema import DataConfig
+
+Split = Literal["train", "val"]
+SPLITS: tuple[Split, Split] = ("train", "val")
+
+
+def check_options(config: DataConfig, *, allowed: Collection[str]) -> None:
+    """Refuse keys of ``data.options`` that the reader does not have.
+
+    Raises:
+        ConfigError: one problem for each unknown key.
+    """
+    problems = []
+    for key in config.options:
+        if key in allowed:
+            continue
+        near = get_close_matches(key, allowed, n=1)
+        what = f"did you mean {near[0]!r}? allowed: {', '.join(sorted(allowed))}" if allowed else "it has no options"
+        if allowed and not near:
+            what = f"allowed: {', '.join(sorted(allowed))}"
+        problems.append(f"data.options.{key}: the reader {config.format!r} does not know this option; {what}")
+    if problems:
+        raise ConfigError(problems)
+
+
+def data_root(config: DataConfig) -> Path:
+    """Folder or file that ``data.root`` names, absolute.
+
+    Raises:
+        ConfigError: it is not set.
+        DataError: it does not exist.
+    """
+    if config.root is None:
+        raise ConfigError([f"data.root is not set; data={config.format} needs the folder of the data set"])
+    root = absolute(config.root)
+    if not root.exists():
+        parent = next(p for p in root.parents if p.exists())
+        raise DataError(f"data.root: {root} does not exist (its nearest existing parent is {parent})")
+    return root
+
+
+def absolute(path: str) -> Path:
+    """A user's path against the working directory, ``~`` expanded."""
+    return Path(path).expanduser().absolute()
+
+
+def named_path(key: str, value: str, root: Path) -> Path:
+    """Path that a key such as ``data.train`` names: relative to the data set, else to the working directory.
+
+    Raises:
+        DataError: it exists in neither place.
+    """
+    tried = list(dict.fromkeys((root / Path(value).expanduser(), absolute(value))))
+    for path in tried:
+        if path.exists():
+            return path
+    raise DataError(f"{key}={value}: not found; looked for {' and '.join(map(str, tried))}")

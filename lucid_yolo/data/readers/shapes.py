@@ -1,0 +1,43 @@
+"""The embedded set of drawn shapes, made on first use."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+from lucid_yolo.config.errors import ConfigError
+from lucid_yolo.config.schema import DataConfig
+from lucid_yolo.data.index import SplitIndex
+from lucid_yolo.data.readers.coco import read_annotations
+from lucid_yolo.data.readers.settings import Split, check_options
+from lucid_yolo.data.shapes.cache import ShapesSpec, annotation_file, ensure_shapes, image_folder
+
+_LEAST = {"num_train": 1, "num_val": 1, "image_size": 64, "seed": 0}
+_PATH_KEYS = ("root", "train", "val", "train_images", "val_images")
+
+
+def read(config: DataConfig, split: Split) -> SplitIndex:
+    """Read one split of the embedded set; ``data.options``: num_train, num_val, image_size, seed.
+
+    Raises:
+        ConfigError: an unknown option, a value out of range, or a path that the embedded set has no use for.
+        DataError: the cache directory cannot be written.
+    """
+    folder = ensure_shapes(_spec(config))
+    images = str(image_folder(folder, split))
+    located = replace(config, root=str(folder), train_images=images, val_images=images, options={})
+    return read_annotations(annotation_file(folder, split), located, split)
+
+
+def _spec(config: DataConfig) -> ShapesSpec:
+    check_options(config, allowed=_LEAST)
+    problems = [
+        f"data.{key}: the embedded set is drawn into the cache directory and has no use for this key; leave it out"
+        for key in _PATH_KEYS
+        if getattr(config, key) is not None
+    ]
+    for key, value in config.options.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < _LEAST[key]:
+            problems.append(f"data.options.{key}={value!r}: a whole number of at least {_LEAST[key]} is needed")
+    if problems:
+        raise ConfigError(problems)
+    return ShapesSpec(**{**asdict(ShapesSpec()), **config.options})

@@ -1,0 +1,165 @@
+"""Scenes: which shapes lie where, and the picture of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lucid_yolo.data.shapes.draws import Draws
+from lucid_yolo.data.shapes.geometry import CLASS_NAMES, Shape, bar, disc, make_shape
+from lucid_yolo.data.shapes.raster import Canvas, coverage, paint
+
+_SMALLEST, _LARGEST = 14 / 160, 48 / 160  # radius, of the picture's side
+_MAX_OBJECTS = 6
+_MAX_HIDDEN = 0.25  # share of an object that later ones may cover
+_TRIES = 40  # places tried for one object before it is left out
+_CONTRAST = 150.0  # least sum of absolute channel differences between an object and what it may lie on
+_OCTAVES = ((3, 26.0), (9, 14.0), (40, 8.0))  # cells a side and amplitude of the ground's texture
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A picture and what is on it.
+
+    Attributes:
+        image: (S, S, 3) uint8 RGB.
+        shapes: the objects, from back to front, each whole inside the picture.
+        visible: (N, 3) whether each key point is covered by no later object.
+    """
+
+    image: NDArray[np.uint8]
+    shapes: tuple[Shape, ...]
+    visible: NDArray[np.bool_]
+
+
+def draw_scene(key: tuple[int, ...], *, size: int) -> Scene:
+    """Draw the scene that a key names.
+
+    Args:
+        key: seed, split and number of the picture; nothing else has an influence.
+        size: side of the picture in pixels.
+    """
+    draws = Draws(*key)
+    ground = draws.uniforms(3, 40.0, 215.0)
+    canvas = _texture(draws, size)
+    canvas += ground.astype(np.float32)
+    _clutter(draws, canvas, ground)
+    shapes = _place(draws, size)
+    colours = [ground]
+    for shape in shapes:
+        colours.append(_contrasting(draws, colours))
+        paint(canvas, shape.outline, colours[-1])
+        _mark(canvas, shape, colours[-1])
+    image = np.clip(np.rint(canvas), 0, 255).astype(np.uint8)
+    return Scene(image, tuple(shapes), _visible_keypoints(shapes, size))
+
+
+def _texture(draws: Draws, size: int) -> Canvas:
+    """(S, S, 3) smooth noise around zero: grids of random values, interpolated bilinearly, from coarse to fine."""
+    total = np.zeros((size, size, 3), np.float32)
+    for cells, amplitude in _OCTAVES:
+        grid = draws.uniforms((cells + 1) ** 2 * 3, -amplitude, amplitude).astype(np.float32)
+        grid = grid.reshape(cells + 1, cells + 1, 3)
+        place = (np.arange(size) + 0.5) * (cells / size)
+        low = np.floor(place).astype(int)
+        share = (place - low).astype(np.float32)[:, None, None]
+        for _ in range(2):  # along one axis, then along the other
+            step = grid[low + 1] - grid[low]
+            step *= share
+            step += grid[low]
+            grid = np.ascontiguousarray(step.transpose(1, 0, 2))
+        total += grid
+    return total
+
+
+def _clutter(draws: Draws, canvas: Canvas, ground: NDArray[np.float64]) -> None:
+    """Lines and blobs that are no objects: thinner and smaller than any object, and paler."""
+    size = len(canvas)
+    unit = size / 160
+    for _ in range(draws.integer(2, 6)):
+        x1, y1, x2, y2 = draws.uniforms(4, 0.0, size)
+        colour = ground + 0.6 * (draws.uniforms(3, 0.0, 255.0) - ground)
+        paint(canvas, bar((x1, y1), (x2, y2), unit * draws.uniform(1.0, 2.5)), colour)
+    for _ in range(draws.integer(2, 9)):
+        x, y = draws.uniforms(2, 0.0, size)
+        colour = ground + 0.6 * (draws.uniforms(3, 0.0, 255.0) - ground)
+        paint(canvas, disc((x, y), unit * draws.uniform(1.5, 4.5)), colour)
+
+
+def _place(draws: Draws, size: int) -> list[Shape]:
+    """Objects whole inside the picture, none hidden by more than ``_MAX_HIDDEN``."""
+    shapes: list[Shape] = []
+    hidden = np.zeros((0, size, size), dtype=bool)  # what later objects cover of the picture, for each object
+    masks = np.zeros((0, size, size), dtype=bool)
+    wanted = 1 + draws.integer(0, _MAX_OBJECTS)
+    label = draws.integer(0, len(CLASS_NAMES))
+    for _ in range(wanted):
+        for _ in range(_TRIES):
+            shape = _random_shape(draws, label, size)
+            if shape is None:
+                continue
+            mask = object_mask(shape, size)
+            covered = hidden | mask
+            if ((covered & masks).sum(axis=(1, 2)) <= _MAX_HIDDEN * masks.sum(axis=(1, 2))).all():
+                shapes.append(shape)
+                masks = np.concatenate((masks, mask[None]))
+                hidden = np.concatenate((covered, np.zeros_like(mask[None])))
+                break
+        label = (label + draws.integer(1, len(CLASS_NAMES) + 1)) % len(CLASS_NAMES)
+    return shapes
+
+
+def _random_shape(draws: Draws, label: int, size: int) -> Shape | None:
+    """A shape at a random place, None where it would leave the picture."""
+    spread = math.log(_LARGEST / _SMALLEST)
+    radius = round(size * _SMALLEST * math.exp(spread * draws.uniform()), 1)
+    x, y = (round(float(v), 1) for v in draws.uniforms(2, 0.5 * radius, size - 0.5 * radius))
+    aspect, angle = draws.uniform(0.65, 1.0), draws.uniform(0.0, 2.0 * math.pi)
+    shape = make_shape(label, center=(x, y), radius=radius, aspect=aspect, angle=angle)
+    inside = shape.outline.min() >= 1.0 and shape.outline.max() <= size - 1.0
+    return shape if inside else None
+
+
+def object_mask(shape: Shape, size: int) -> NDArray[np.bool_]:
+    """(S, S) pixels of which the whole object, hidden parts included, covers at least half."""
+    share, left, top = coverage(shape.outline, size)
+    mask = np.zeros((size, size), dtype=bool)
+    mask[top : top + share.shape[0], left : left + share.shape[1]] = share >= 0.5
+    return mask
+
+
+def _contrasting(draws: Draws, others: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """A colour that is far from the ground and not close to the other objects; the class has no influence on it."""
+    best, best_distance = others[0], -1.0
+    for _ in range(_TRIES):
+        colour = draws.uniforms(3, 0.0, 255.0)
+        to_ground, *to_objects = (float(np.abs(colour - other).sum()) for other in others)
+        distance = min([to_ground, *(2.0 * d for d in to_objects)])
+        if distance >= _CONTRAST:
+            return colour
+        if distance > best_distance:
+            best, best_distance = colour, distance
+    return best
+
+
+def _mark(canvas: Canvas, shape: Shape, colour: NDArray[np.float64]) -> None:
+    """Draw head (large) and tail (small) as dots, so that an object's direction can be seen."""
+    dot = np.full(3, 0.0 if colour.sum() > 382.0 else 255.0)
+    ink = colour + 0.7 * (dot - colour)
+    center, head, tail = shape.keypoints
+    length = float(np.abs(head - center).sum())
+    paint(canvas, disc((head[0], head[1]), max(1.0, round(0.22 * length, 2))), ink)
+    paint(canvas, disc((tail[0], tail[1]), max(0.8, round(0.12 * length, 2))), ink)
+
+
+def _visible_keypoints(shapes: list[Shape], size: int) -> NDArray[np.bool_]:
+    visible = np.ones((len(shapes), 3), dtype=bool)
+    for front, shape in enumerate(shapes):
+        mask = object_mask(shape, size)
+        for back in range(front):
+            x, y = shapes[back].keypoints.astype(int).T
+            visible[back] &= ~mask[y, x]
+    return visible
