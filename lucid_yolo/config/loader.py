@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
-import yaml
+import yaml  # type: ignore[import-untyped]
 from hydra import version
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.utils import create_config_search_path
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.config_store import ConfigStore
-from hydra.core.default_element import ResultDefault
+from hydra.core.default_element import GroupDefault, ResultDefault
 from hydra.core.object_type import ObjectType
 from hydra.core.utils import setup_globals
 from hydra.errors import HydraException
@@ -115,16 +116,22 @@ class GroupTree:
         """Whether a group has an option (``folder/name`` for nested ones)."""
         return bool(self._repository.config_exists(f"{group}/{option}"))
 
-    def hidden_by_package(self, group: str, option: str) -> Path | None:
-        """A user's option file that would silently lose against one of the package with the same name."""
-        if not (conf_dir() / group / f"{option}.yaml").is_file():
-            return None
+    def user_file(self, group: str, option: str) -> Path | None:
+        """The user's file of an option, if there is one."""
         files = (folder / group / f"{option}.yaml" for folder in self.user_dirs)
         return next((file for file in files if file.is_file()), None)
 
+    def hidden_by_package(self, group: str, option: str) -> Path | None:
+        """A user's option file that would silently lose against one of the package with the same name."""
+        return self.user_file(group, option) if (conf_dir() / group / f"{option}.yaml").is_file() else None
+
+    @cached_property
     def default_groups(self) -> tuple[str, ...]:
-        """Groups that the defaults list names: selected with ``group=option``."""
-        return tuple(self.select([]).choices)
+        """The groups that the defaults list names: selected with ``group=option``."""
+        primary = self._repository.load_config(CONFIG_NAME)
+        entries = primary.defaults_list if primary is not None and primary.defaults_list is not None else []
+        named = tuple(entry.group for entry in entries if isinstance(entry, GroupDefault) and entry.group is not None)
+        return (*named, *(group for group in self.groups("hydra")))
 
     def select(self, group_overrides: Sequence[str]) -> Selection:
         """Find which files take part and compose those of the package.

@@ -18,7 +18,7 @@ def nearest(name: str, known: Iterable[str], *, limit: int = 3) -> tuple[str, ..
         known: what exists.
         limit: at most this many.
     """
-    scored = sorted(((-_likeness(name, candidate), candidate) for candidate in set(known)))
+    scored = sorted((-_likeness(name, candidate), candidate) for candidate in set(known))
     best = [(-score, candidate) for score, candidate in scored if -score >= CUTOFF][:limit]
     return tuple(candidate for score, candidate in best if score >= best[0][0] - 0.15)
 

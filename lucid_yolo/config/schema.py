@@ -1,7 +1,7 @@
 """The typed configuration: what every key means, its type and its default. Imports no torch.
 
-Option files in ``conf/`` hold values; the classes here hold names, types and defaults. Code below the command line receives
-these classes (``OmegaConf.to_object``), never a ``DictConfig``.
+Option files in ``conf/`` hold values; the classes here hold names, types and defaults. Code below the command line
+receives these classes (``OmegaConf.to_object``), never a ``DictConfig``.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ class _ByValue(EnumType):
     """Find members by the text that users write, as well as by name."""
 
     def __getitem__(cls, name: str) -> Any:
-        return next((member for member in cls if cast(StrEnum, member).value == name), None) or super().__getitem__(
-            name
-        )
+        members = cast("dict[str, StrEnum]", cls.__members__)
+        return next((member for member in members.values() if member.value == name), None) or super().__getitem__(name)
 
 
 class Choice(StrEnum, metaclass=_ByValue):
-    """A closed set of texts. OmegaConf reads and prints enums by member name; users write and read values such as 32-true."""
+    """A closed set of texts, named by them: OmegaConf works with member names, users with values such as 32-true."""
 
     @property
     def name(self) -> str:
@@ -61,7 +60,7 @@ class ExifOrientation(Choice):
 
 
 class BadImages(Choice):
-    """What happens to an image that cannot be decoded: stop and name it, or use a blank picture without objects and name it."""
+    """What happens to an image that cannot be decoded: stop, or a blank picture without objects; both name it."""
 
     RAISE = "raise"
     SKIP = "skip"

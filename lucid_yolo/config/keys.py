@@ -1,0 +1,140 @@
+"""Dotted keys in a typed configuration: what exists, where anything goes, and whether a value fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from omegaconf import (
+    AnyNode,
+    BooleanNode,
+    DictConfig,
+    EnumNode,
+    FloatNode,
+    IntegerNode,
+    ListConfig,
+    Node,
+    OmegaConf,
+    ValueNode,
+)
+from omegaconf._utils import is_structured_config
+from omegaconf.errors import OmegaConfBaseException
+
+from lucid_yolo.config.ranges import range_problem
+
+EXPECTED: dict[type[Node], str] = {
+    BooleanNode: "true or false",
+    IntegerNode: "a whole number",
+    FloatNode: "a number",
+    ListConfig: "a list",
+}
+
+
+def split(key: str) -> tuple[str, ...]:
+    """Parts of a dotted key."""
+    return tuple(key.split("."))
+
+
+def child(node: Node, part: str) -> Node | None:
+    """Child of a mapping by name, without resolving anything; None when there is none."""
+    if not isinstance(node, DictConfig) or node._is_none() or node._is_missing() or node._is_interpolation():
+        return None
+    found = node._get_node(part, validate_access=False)
+    return found if isinstance(found, Node) else None
+
+
+def find(root: DictConfig, key: str) -> Node | None:
+    """Node of a dotted key; None when the key does not exist."""
+    node: Node | None = root
+    for part in split(key):
+        node = child(node, part) if node is not None else None
+    return node
+
+
+def is_open(root: DictConfig, key: str) -> bool:
+    """Whether a key that does not exist lies in an open place: inside a list, or in a free mapping of Hydra's own.
+
+    ``data.options`` is free by type and still closed: its keys are those of the selected option file.
+    """
+    node: Node | None = root
+    for part in split(key):
+        if isinstance(node, ListConfig) or (isinstance(node, ValueNode) and isinstance(node, AnyNode)):
+            return True
+        below = child(node, part) if node is not None else None
+        if below is None:
+            free = isinstance(node, DictConfig) and not is_structured_config(OmegaConf.get_type(node))
+            return free and key.startswith("hydra.")
+        node = below
+    return False
+
+
+def leaves(node: Node, prefix: str = "") -> Iterator[tuple[str, Node]]:
+    """All values below a node with their dotted keys; lists count as values."""
+    if isinstance(node, DictConfig) and not (node._is_none() or node._is_missing() or node._is_interpolation()):
+        for name in map(str, node):
+            below = child(node, name)
+            if below is not None:
+                yield from leaves(below, f"{prefix}.{name}" if prefix else name)
+        return
+    yield prefix, node
+
+
+def all_keys(root: DictConfig) -> tuple[str, ...]:
+    """Every dotted key of a run, inner ones too; Hydra's own and the record of the composition are left out."""
+    return tuple(key for key in _every(root) if split(key)[0] not in ("hydra", "overrides"))
+
+
+def hydra_keys(root: DictConfig) -> tuple[str, ...]:
+    """Every dotted key of Hydra's own settings."""
+    return tuple(key for key in _every(root) if split(key)[0] == "hydra")
+
+
+def _every(root: DictConfig) -> dict[str, None]:
+    found: dict[str, None] = {}
+    for key, _ in leaves(root):
+        parts = split(key)
+        for end in range(1, len(parts) + 1):
+            found[".".join(parts[:end])] = None
+    return found
+
+
+def value_problem(root: DictConfig, key: str, value: Any) -> str | None:
+    """Say why a value does not fit the type and range of a key; None when it fits.
+
+    Args:
+        root: the typed configuration.
+        key: an existing dotted key that is no mapping.
+        value: what a user wrote, parsed.
+    """
+    node = find(root, key)
+    if node is None or (isinstance(value, str) and "${" in value):
+        return None  # an interpolation is checked when it is resolved
+    if value is None:
+        return None if node._is_optional() else f"null is not allowed, {_expected(node)} is expected"
+    if not _fits(node, value):
+        return f"{value!r} is not {_expected(node)}"
+    return range_problem(key, value)
+
+
+def _fits(node: Node, value: Any) -> bool:
+    if isinstance(node, (DictConfig, ListConfig)) or isinstance(value, (dict, list, DictConfig, ListConfig)):
+        list_for_list = isinstance(node, ListConfig) and isinstance(value, (list, ListConfig))
+        return list_for_list or isinstance(node, AnyNode)
+    if isinstance(node, BooleanNode) or isinstance(value, bool):
+        return isinstance(value, bool) and isinstance(node, (BooleanNode, AnyNode))
+    if isinstance(node, IntegerNode) and isinstance(value, float):
+        return False
+    try:
+        if isinstance(node, ValueNode):
+            node.validate_and_convert(value)
+    except OmegaConfBaseException:
+        return False
+    return True
+
+
+def _expected(node: Node) -> str:
+    if isinstance(node, EnumNode):
+        return f"one of {', '.join(member.value for member in node.enum_type)}"
+    if isinstance(node, DictConfig):
+        return f"a mapping with the keys {', '.join(str(name) for name in node)}"
+    return next((words for kind, words in EXPECTED.items() if isinstance(node, kind)), "a text")

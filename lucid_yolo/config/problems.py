@@ -1,0 +1,97 @@
+"""The sentences about keys, groups and values that do not fit, for the command line and for files alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from omegaconf import DictConfig
+
+from lucid_yolo.config import keys
+from lucid_yolo.config.loader import Selection
+from lucid_yolo.config.names import did_you_mean, nearest
+from lucid_yolo.config.schema import OPTIMIZERS
+
+WRITTEN_BY_COMPOSE = "overrides"
+
+
+def unknown_option(group: str, option: str, options: Sequence[str]) -> str:
+    """A group has no such option."""
+    return f"{group} has no option {option!r}.{did_you_mean(option, options)} Options: {', '.join(options)}."
+
+
+def unknown_group(line: str, group: str, groups: Sequence[str]) -> str:
+    """No such group."""
+    return f"{line!r}: there is no group {group!r}.{did_you_mean(group, groups)} Groups: {_own(groups)}."
+
+
+def known(reference: DictConfig, key: str) -> bool:
+    """Whether a key exists, or lies where anything goes."""
+    return keys.find(reference, key) is not None or below_open(reference, key)
+
+
+def below_open(reference: DictConfig, key: str) -> bool:
+    """Whether a key that does not exist lies where anything goes."""
+    return keys.find(reference, key) is None and keys.is_open(reference, key)
+
+
+def unknown_key(where: str, key: str, selection: Selection, groups: Sequence[str]) -> str:
+    """No such key; names what is near, and the option of a group that has it.
+
+    Args:
+        where: the override or the file and line.
+        key: dotted key.
+        selection: what is selected.
+        groups: groups of a run.
+    """
+    candidates = (
+        keys.hydra_keys(selection.reference) if key.startswith("hydra.") else keys.all_keys(selection.reference)
+    )
+    text = f"{where}: there is no key {key!r}."
+    found = nearest(key, candidates)
+    if found and found[0] in groups and "." not in key:
+        return f"{text}{did_you_mean(key, candidates)} Groups: {_own(groups)}."
+    return text + did_you_mean(key, candidates) + _elsewhere(key, selection) + _closed(key, selection)
+
+
+def of_value(where: str, key: str, value: Any, selection: Selection, groups: Sequence[str]) -> Iterator[str]:
+    """Problems of a value, of each one below it if it is a mapping."""
+    reference = selection.reference
+    if key == WRITTEN_BY_COMPOSE:
+        yield f"{where}: {key!r} is the record of a composition and cannot be set."
+    elif keys.find(reference, key) is None:
+        if not below_open(reference, key):
+            yield unknown_key(where, key, selection, groups)
+    elif isinstance(value, Mapping):
+        if not isinstance(keys.find(reference, key), DictConfig):
+            yield f"{where}: {key!r} takes a single value, not a mapping."
+            return
+        for name, inner in value.items():
+            yield from of_value(where, f"{key}.{name}", inner, selection, groups)
+    elif (problem := keys.value_problem(reference, key, value)) is not None:
+        yield f"{where}: {problem}."
+
+
+def _own(groups: Sequence[str]) -> str:
+    return ", ".join(group for group in groups if not group.startswith("hydra"))
+
+
+def _elsewhere(key: str, selection: Selection) -> str:
+    """Name the options of the optimizer group that have a key which the selected one lacks."""
+    stem, _, leaf = key.rpartition(".")
+    if stem != "optimizer":
+        return ""
+    having = [name for name, schema in OPTIMIZERS.items() if leaf in {field.name for field in fields(schema)}]
+    if not having:
+        return ""
+    return (
+        f" It belongs to optimizer={' or '.join(having)}; selected is optimizer={selection.choices.get('optimizer')}."
+    )
+
+
+def _closed(key: str, selection: Selection) -> str:
+    if not key.startswith("data.options."):
+        return ""
+    names = list(selection.reference.data.options)
+    return f" The options of data={selection.choices.get('data')} are: {', '.join(map(str, names)) or 'none'}."

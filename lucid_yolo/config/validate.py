@@ -1,0 +1,57 @@
+"""Whether a complete configuration makes sense: ranges, and settings that must agree. Lists every problem."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from lucid_yolo.config.ranges import range_problem
+from lucid_yolo.config.schema import OPTIMIZERS, RootConfig
+
+WITHOUT_ROOT = ("shapes",)  # formats that need no folder
+
+
+def root_problems(root: RootConfig) -> tuple[str, ...]:
+    """Find all problems of a configuration, one sentence each."""
+    ranges = (f"{key}: {problem}." for key, value in _values(root) if (problem := range_problem(key, value)))
+    return (*ranges, *_contradictions(root))
+
+
+def settings_problems(settings: Any) -> tuple[str, ...]:
+    """Find values out of range in the settings of ``validate`` or ``predict``, one sentence each."""
+    return tuple(f"{key}: {problem}." for key, value in _values(settings) if (problem := range_problem(key, value)))
+
+
+def _contradictions(root: RootConfig) -> Iterator[str]:
+    optimizer = root.optimizer
+    expected = OPTIMIZERS.get(optimizer.name)
+    if expected is None or type(optimizer) is not expected:
+        yield (
+            f"optimizer.name is {optimizer.name!r} while the settings are those of {type(optimizer).__name__}: "
+            f"select an optimizer with optimizer={' or optimizer='.join(OPTIMIZERS)}."
+        )
+    elif getattr(optimizer, "muon_weight", 1) == 0 and getattr(optimizer, "sgd_weight", 1) == 0:
+        yield "optimizer.muon_weight and optimizer.sgd_weight are both 0: matrices would never change."
+    if root.data.root is None and root.data.format not in WITHOUT_ROOT:
+        yield f"data.root must be given for data.format={root.data.format}: data.root=FOLDER."
+    assigner = root.task.assigner
+    if assigner.small_reference < assigner.small_side:
+        yield (
+            f"task.assigner.small_reference ({assigner.small_reference:g}) is smaller than task.assigner.small_side "
+            f"({assigner.small_side:g}): small boxes are widened to it, so it must be at least as large."
+        )
+    if root.resume is not None and root.resume != root.run_dir:
+        yield (
+            f"resume is {root.resume!r} while run_dir is {root.run_dir!r}: a resumed run keeps its directory. "
+            "Compose with resume=DIRECTORY and without run_dir."
+        )
+
+
+def _values(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for field in dataclasses.fields(node):
+        value, key = getattr(node, field.name), f"{prefix}{field.name}"
+        if dataclasses.is_dataclass(value):
+            yield from _values(value, f"{key}.")
+        else:
+            yield key, value
