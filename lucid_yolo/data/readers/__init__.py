@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pkgutil
 from dataclasses import replace
 from importlib import import_module
@@ -11,10 +10,10 @@ from typing import cast
 from lucid_yolo.config.errors import ConfigError, DataError
 from lucid_yolo.config.schema import DataConfig
 from lucid_yolo.data.index import SplitIndex
-from lucid_yolo.data.readers.problems import counted, some
+from lucid_yolo.data.readers.matching import class_mismatch, shared_images
 from lucid_yolo.data.readers.settings import SPLITS, Split
 
-_SHARED_MODULES = frozenset({"columns", "layout", "problems", "settings", "sizes"})
+_SHARED_MODULES = frozenset({"columns", "layout", "matching", "problems", "settings", "sizes", "yolo_files"})
 
 
 def formats() -> tuple[str, ...]:
@@ -43,24 +42,6 @@ def read_splits(config: DataConfig) -> tuple[SplitIndex, SplitIndex]:
         DataError: as :func:`read_split`, or the splits have different classes.
     """
     train, val = (read_split(config, split) for split in SPLITS)
-    _check_classes(train, val)
-    return train, replace(val, notes=val.notes + _shared_images(train, val))
-
-
-def _check_classes(train: SplitIndex, val: SplitIndex) -> None:
-    pairs = [set(zip(split.category_ids, split.class_names, strict=True)) for split in (train, val)]
-    if pairs[0] == pairs[1]:
-        return
-    only = [some(f"{i} {name!r}" for i, name in sorted(pairs[a] - pairs[b])) or "none" for a, b in ((0, 1), (1, 0))]
-    raise DataError(
-        f"the splits have different classes: only in {train.source}: {only[0]}; only in {val.source}: {only[1]}; "
-        f"both splits need the same list of ids and names"
-    )
-
-
-def _shared_images(train: SplitIndex, val: SplitIndex) -> tuple[str, ...]:
-    shared = set(map(os.path.realpath, train.paths)) & set(map(os.path.realpath, val.paths))
-    if not shared:
-        return ()
-    names = some(sorted(map(os.path.basename, shared)))
-    return (f"{counted(len(shared), 'image')} also in the training split, so the score says too much: {names}",)
+    for problem in class_mismatch(train, val):
+        raise DataError(problem)
+    return train, replace(val, notes=val.notes + shared_images(train, val))

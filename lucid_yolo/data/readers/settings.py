@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from lucid_yolo.config.errors import ConfigError, DataError
+from lucid_yolo.config.paths import resolve_user_path
 from lucid_yolo.config.schema import DataConfig
 
 Split = Literal["train", "val"]
@@ -42,16 +43,11 @@ def data_root(config: DataConfig) -> Path:
     """
     if config.root is None:
         raise ConfigError([f"data.root is not set; data={config.format} needs the folder of the data set"])
-    root = absolute(config.root)
+    root = resolve_user_path(config.root)
     if not root.exists():
         parent = next(p for p in root.parents if p.exists())
         raise DataError(f"data.root: {root} does not exist (its nearest existing parent is {parent})")
     return root
-
-
-def absolute(path: str) -> Path:
-    """A user's path against the working directory, ``~`` expanded."""
-    return Path(path).expanduser().absolute()
 
 
 def named_path(key: str, value: str, root: Path) -> Path:
@@ -60,7 +56,7 @@ def named_path(key: str, value: str, root: Path) -> Path:
     Raises:
         DataError: it exists in neither place.
     """
-    tried = list(dict.fromkeys((root / Path(value).expanduser(), absolute(value))))
+    tried = list(dict.fromkeys((root / Path(value).expanduser(), resolve_user_path(value))))
     for path in tried:
         if path.exists():
             return path
