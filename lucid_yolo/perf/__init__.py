@@ -1,1 +1,1 @@
-"""Performance flags: rules, resolver, plan."""
+"""The run plan: what a run asks for, what it gets on this machine, and why the two differ."""

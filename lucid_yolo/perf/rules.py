@@ -1,0 +1,110 @@
+"""The rule table: when a requested option cannot be had, and the sentence that says so.
+
+A rule is a row, never an ``if`` elsewhere. Flags carry their rules (``perf.flag``), modules in ``perf.flags`` carry the
+flags, and the documentation is generated from both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from lucid_yolo.config.schema import RootConfig
+from lucid_yolo.data.index import SplitIndex
+from lucid_yolo.perf.machine import Machine
+
+
+class Stage(StrEnum):
+    """What a rule has to know before it can be judged: ``resolve`` judges three, the last two meet a live model."""
+
+    CONFIG = "config"
+    MACHINE = "machine"
+    DATA = "data"
+    SETUP = "setup"
+    STEP = "step"
+
+
+class Kind(StrEnum):
+    """What a rule does: stop the run before anything is built, or go on without the option and say so."""
+
+    REFUSE = "refuse"
+    FALLBACK = "fallback"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFacts:
+    """What rules may know about the data, from the annotations and the image headers.
+
+    Attributes:
+        num_train: training pictures.
+        num_val: validation pictures.
+        num_larger: training pictures with a side longer than the training canvas.
+        largest: width and height of the training picture with the most pixels.
+        notes: what the reader found worth telling.
+    """
+
+    num_train: int
+    num_val: int
+    num_larger: int
+    largest: tuple[int, int]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Everything a rule may look at.
+
+    Attributes:
+        config: what is asked for.
+        machine: what there is.
+        data: None where a plan is made without reading the data set; rules of stage ``data`` are then left out.
+    """
+
+    config: RootConfig
+    machine: Machine
+    data: DataFacts | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One row.
+
+    Attributes:
+        id: short and stable; messages, plans and documentation name it.
+        stage: what it has to know.
+        kind: refuse or fall back.
+        applies: whether the option cannot be had; sees nothing but the facts.
+        sentence: template over ``config``, ``machine`` and ``data``: what was found and what would satisfy the rule.
+    """
+
+    id: str
+    stage: Stage
+    kind: Kind
+    applies: Callable[[Facts], bool]
+    sentence: str
+
+    def explain(self, facts: Facts) -> str:
+        """The sentence that a user reads."""
+        return self.sentence.format(config=facts.config, machine=facts.machine, data=facts.data)
+
+
+def data_facts(train: SplitIndex, val: SplitIndex, *, image_size: int) -> DataFacts:
+    """Condense two splits into what rules and notes need.
+
+    Args:
+        train: training split.
+        val: validation split.
+        image_size: side of the training canvas in pixels.
+    """
+    sizes = train.sizes.astype(np.int64)
+    width, height = sizes[int(sizes.prod(axis=1).argmax())]
+    return DataFacts(
+        num_train=len(train),
+        num_val=len(val),
+        num_larger=int((sizes.max(axis=1) > image_size).sum()),
+        largest=(int(width), int(height)),
+        notes=tuple(dict.fromkeys(train.notes + val.notes)),
+    )

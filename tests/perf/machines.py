@@ -1,0 +1,62 @@
+"""Machines that were never built, for rules that no test machine would meet."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lucid_yolo.config.schema import OnUnmet, PrecisionName, RootConfig
+from lucid_yolo.perf.machine import CudaDevice, Machine
+
+GIB = 1024**3
+
+CPU = Machine(
+    os="Linux",
+    accelerator="cpu",
+    accelerator_reason="no CUDA device and no MPS",
+    accelerators=("cpu",),
+    cuda_devices=(),
+    torch_version="2.13.0+cpu",
+    triton=True,
+    host_compiler="cc",
+    memory_available=16 * GIB,
+    cores=4,
+    shm_free=8 * GIB,
+    start_method="fork",
+)
+H200 = CudaDevice(name="NVIDIA H200", capability=(9, 0), memory=141 * GIB, bf16=True)
+T4 = CudaDevice(name="Tesla T4", capability=(7, 5), memory=15 * GIB, bf16=False)
+CUDA = replace(
+    CPU,
+    accelerator="cuda",
+    accelerator_reason="a CUDA device is present",
+    accelerators=("cpu", "cuda"),
+    cuda_devices=(H200,),
+    torch_version="2.13.0",
+)
+OLD_CUDA = replace(CUDA, cuda_devices=(T4,))
+MPS = replace(
+    CPU,
+    os="Darwin",
+    accelerator="mps",
+    accelerator_reason="no CUDA device, MPS is present",
+    accelerators=("cpu", "mps"),
+    shm_free=None,
+    start_method="spawn",
+)
+
+
+def make_config(
+    *,
+    precision: PrecisionName = PrecisionName.AUTO,
+    accelerator: str = "auto",
+    devices: int = 1,
+    deterministic: bool = True,
+    on_unmet: OnUnmet = OnUnmet.FALLBACK,
+) -> RootConfig:
+    """A configuration with what the rules look at."""
+    config = RootConfig(on_unmet=on_unmet)
+    config.precision.name = precision
+    config.trainer.accelerator = accelerator
+    config.trainer.devices = devices
+    config.trainer.deterministic = deterministic
+    return config

@@ -1,0 +1,117 @@
+"""Every row of the rule table fires for some machine, formats, and says what was found."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from lucid_yolo.config.schema import PrecisionName
+from lucid_yolo.perf.flag import find_flags
+from lucid_yolo.perf.rules import DataFacts, Facts, Kind, Rule, Stage
+from tests.perf.machines import CPU, CUDA, H200, MPS, OLD_CUDA, make_config
+
+DATA = DataFacts(num_train=205, num_val=87, num_larger=0, largest=(640, 480))
+RULES = {rule.id: (flag, rule) for flag in find_flags() for rule in flag.rules}
+
+# For every rule: facts that break it, facts that just do not, and what the sentence must tell.
+CASES = {
+    "accelerator.known": (
+        (make_config(accelerator="tpu"), CPU),
+        (make_config(accelerator="cpu"), CPU),
+        "trainer.accelerator=tpu is not known; allowed are auto, cpu, cuda and mps",
+    ),
+    "accelerator.present": (
+        (make_config(accelerator="cuda"), MPS),
+        (make_config(accelerator="mps"), MPS),
+        "trainer.accelerator=cuda is not present on this machine, which has cpu and mps",
+    ),
+    "devices.one": (
+        (make_config(devices=4), replace(CUDA, cuda_devices=(H200,) * 4)),
+        (make_config(devices=1), replace(CUDA, cuda_devices=(H200,) * 4)),
+        "trainer.devices=4: a run uses exactly one device",
+    ),
+    "precision.mixed-needs-cuda": (
+        (make_config(precision=PrecisionName.FP16), MPS),
+        (make_config(precision=PrecisionName.FP16), OLD_CUDA),
+        "precision=16-mixed needs a CUDA device, this run computes on mps",
+    ),
+    "precision.bf16-needs-capability": (
+        (make_config(precision=PrecisionName.BF16), OLD_CUDA),
+        (make_config(precision=PrecisionName.BF16), CUDA),
+        "Tesla T4 does not compute in bfloat16",
+    ),
+    "precision.bf16-needs-torch": (
+        (make_config(precision=PrecisionName.BF16), replace(CUDA, torch_version="2.9.0a0+nv25.10")),
+        (make_config(precision=PrecisionName.BF16), replace(CUDA, torch_version="2.9.0+cu128")),
+        "found 2.9.0a0+nv25.10",
+    ),
+}
+
+
+class Untouchable:
+    """Stands in for a machine that a rule must not look at."""
+
+    def __getattr__(self, name: str) -> object:
+        raise AssertionError(f"looked at the machine: {name}")
+
+
+def unfired(rules: Iterable[Rule], cases: Iterable[Facts]) -> set[str]:
+    """Ids of the rules that none of the cases breaks."""
+    cases = list(cases)
+    return {rule.id for rule in rules if not any(rule.applies(facts) for facts in cases)}
+
+
+def facts_of(config, machine) -> Facts:
+    return Facts(config=config, machine=machine, data=DATA)
+
+
+def test_every_rule_has_a_case_and_every_case_a_rule():
+    assert CASES.keys() == RULES.keys()
+
+
+@pytest.mark.parametrize("rule_id", CASES)
+def test_rule_fires_and_stays_quiet_on_the_nearest_good_facts(rule_id):
+    broken, fine, sentence = CASES[rule_id]
+    rule = RULES[rule_id][1]
+    assert rule.applies(facts_of(*broken))
+    assert not rule.applies(facts_of(*fine))
+    assert sentence in rule.explain(facts_of(*broken))
+
+
+def test_no_rule_is_dead():
+    assert unfired((rule for _, rule in RULES.values()), [facts_of(*case[0]) for case in CASES.values()]) == set()
+
+
+def test_a_planted_dead_rule_is_found():
+    planted = Rule(id="planted.dead", stage=Stage.CONFIG, kind=Kind.REFUSE, applies=lambda facts: False, sentence="")
+    rules = [rule for _, rule in RULES.values()]
+    assert unfired([*rules, planted], [facts_of(*case[0]) for case in CASES.values()]) == {"planted.dead"}
+
+
+def test_ids_are_unique_and_start_with_a_flag():
+    ids = [rule.id for flag in find_flags() for rule in flag.rules]
+    assert len(ids) == len(set(ids))
+    assert all(rule.id.startswith(f"{flag.key}.") for flag, rule in RULES.values())
+
+
+@pytest.mark.parametrize("rule_id", CASES)
+def test_rule_of_stage_config_looks_at_no_machine(rule_id):
+    rule = RULES[rule_id][1]
+    config, _ = CASES[rule_id][0]
+    facts = Facts(config=config, machine=Untouchable(), data=None)
+    if rule.stage is Stage.CONFIG:
+        assert rule.applies(facts)
+    else:
+        with pytest.raises(AssertionError, match="looked at the machine"):
+            rule.applies(facts)
+
+
+def test_sentences_hold_known_fields_only():
+    with pytest.raises(AttributeError):
+        replace(RULES["devices.one"][1], sentence="{machine.colour}").explain(facts_of(make_config(), CPU))
+    for _, rule in RULES.values():
+        fields = [field for _, field, _, _ in string.Formatter().parse(rule.sentence) if field]
+        assert all(field.split(".")[0] in ("config", "machine", "data") for field in fields)
