@@ -1,1 +1,138 @@
-"""Train YOLO26-style models and measure every performance flag."""
+"""Train YOLO26-style models and measure every performance flag.
+
+In a notebook::
+
+    import lucid_yolo as ly
+    cfg = ly.compose(["model=s", "trainer.max_epochs=5"])
+    ly.plan(cfg)
+    result = ly.train(cfg)
+    ly.predict(result.checkpoint, "photo.jpg").show()
+
+Importing this package imports neither torch nor Hydra: each function does when it is called.
+"""
+
+# ruff: noqa: PLC0415 - every import of a function below is late on purpose
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import metadata
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+    from lucid_yolo.config.schema import RootConfig
+    from lucid_yolo.engine.plan import PlanReport
+    from lucid_yolo.engine.predict import Predictions
+    from lucid_yolo.engine.report import TrainResult
+    from lucid_yolo.engine.validate import ValidationReport
+
+__all__ = ["__version__", "compose", "plan", "predict", "train", "validate"]
+
+try:
+    __version__ = metadata.version("lucid-yolo-lab")
+except metadata.PackageNotFoundError:  # a checkout that is not installed
+    __version__ = "0+unknown"
+
+
+def compose(overrides: Sequence[str] = (), *, config_dir: str | None = None) -> DictConfig:
+    """Compose the configuration of a run.
+
+    Args:
+        overrides: as on the command line, such as ``["model=s", "trainer.max_epochs=5"]``; ``resume=DIRECTORY``
+            continues a run.
+        config_dir: a folder with option files of your own, relative to the working directory.
+
+    Returns:
+        typed configuration that refuses unknown keys; edit it or hand it to ``plan`` and ``train``.
+
+    Raises:
+        ConfigError: everything that is wrong with the overrides and with your option files.
+        RunError: there is nothing to resume.
+    """
+    from lucid_yolo.config import compose as composing
+
+    return composing.compose(overrides, config_dir=config_dir)
+
+
+def plan(config: DictConfig | RootConfig) -> PlanReport:
+    """Say what a training would do and which flags would be active, without running it.
+
+    Args:
+        config: what ``compose`` returned.
+
+    Raises:
+        ConfigError: the configuration is refused.
+        DataError: the data cannot be used.
+    """
+    from lucid_yolo.engine import plan as engine
+
+    return engine.plan(config)
+
+
+def train(config: DictConfig | RootConfig) -> TrainResult:
+    """Train a model into a run directory.
+
+    Args:
+        config: what ``compose`` returned; values may have been edited since.
+
+    Returns:
+        status, metrics, checkpoint, plan and timing; status is "interrupted" after an interruption.
+
+    Raises:
+        ConfigError: the configuration is refused.
+        DataError: the data cannot be used.
+        RunError: the run cannot start, or failed.
+    """
+    from lucid_yolo.config import compose as composing
+
+    root, overrides = composing.to_root(config), composing.overrides_of(config)
+    from lucid_yolo.engine import train as engine
+
+    return engine.train(root, overrides)
+
+
+def validate(checkpoint: str | PathLike[str], **settings: Any) -> ValidationReport:
+    """Score a checkpoint on a data set.
+
+    Args:
+        checkpoint: file or run directory.
+        **settings: fields of ``ValidateConfig``, such as ``split="train"`` or ``root="/data/coco"``.
+
+    Raises:
+        ConfigError: a setting is unknown or wrong.
+        RunError: the checkpoint cannot be used.
+        DataError: the data cannot be used.
+    """
+    from lucid_yolo.config import verbs
+
+    config = verbs.make_settings(verbs.ValidateConfig, {"checkpoint": checkpoint, **settings})
+    from lucid_yolo.engine import validate as engine
+
+    return engine.validate(config)
+
+
+def predict(checkpoint: str | PathLike[str], source: Any, **settings: Any) -> Predictions:
+    """Find objects in images.
+
+    Args:
+        checkpoint: file or run directory.
+        source: image file, folder, pattern, (H, W, 3) uint8 RGB pixels, or a list of these.
+        **settings: fields of ``PredictConfig``, such as ``confidence=0.5``; ``out=FOLDER`` writes the results.
+
+    Returns:
+        one prediction a picture, each with ``detections``, ``overlay()`` and ``show()``.
+
+    Raises:
+        ConfigError: a setting is unknown or wrong.
+        RunError: the checkpoint or the output folder cannot be used.
+        DataError: a picture cannot be found or read.
+    """
+    from lucid_yolo.config import verbs
+
+    config = verbs.make_settings(verbs.PredictConfig, {"checkpoint": checkpoint, "source": source, **settings})
+    from lucid_yolo.engine import predict as engine
+
+    return engine.predict(config)

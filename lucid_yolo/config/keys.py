@@ -58,7 +58,7 @@ def is_open(root: DictConfig, key: str) -> bool:
     """
     node: Node | None = root
     for part in split(key):
-        if isinstance(node, ListConfig) or (isinstance(node, ValueNode) and isinstance(node, AnyNode)):
+        if isinstance(node, (ListConfig, AnyNode)):
             return True
         below = child(node, part) if node is not None else None
         if below is None:
@@ -116,6 +116,11 @@ def value_problem(root: DictConfig, key: str, value: Any) -> str | None:
     return range_problem(key, value)
 
 
+def choices(node: Node | None) -> tuple[str, ...]:
+    """The texts of a closed set; empty for any other node."""
+    return tuple(member.value for member in node.enum_type) if isinstance(node, EnumNode) else ()
+
+
 def _fits(node: Node, value: Any) -> bool:
     if isinstance(node, (DictConfig, ListConfig)) or isinstance(value, (dict, list, DictConfig, ListConfig)):
         list_for_list = isinstance(node, ListConfig) and isinstance(value, (list, ListConfig))
@@ -134,7 +139,7 @@ def _fits(node: Node, value: Any) -> bool:
 
 def _expected(node: Node) -> str:
     if isinstance(node, EnumNode):
-        return f"one of {', '.join(member.value for member in node.enum_type)}"
+        return f"one of {', '.join(choices(node))}"
     if isinstance(node, DictConfig):
         return f"a mapping with the keys {', '.join(str(name) for name in node)}"
     return next((words for kind, words in EXPECTED.items() if isinstance(node, kind)), "a text")

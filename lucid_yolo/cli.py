@@ -1,0 +1,223 @@
+"""The command line: ``lucid-yolo VERB key=value ...`` and ``python train.py key=value ...``.
+
+Imports torch only inside a verb: tab completion and ``--cfg job`` run this module too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from omegaconf import DictConfig, OmegaConf
+
+from lucid_yolo import __version__
+from lucid_yolo.config import compose as composing
+from lucid_yolo.config.completion import run_completion
+from lucid_yolo.config.errors import ConfigError, LucidError, RunError
+from lucid_yolo.config.inspect import groups_help, show_hydra_config, show_hydra_info
+from lucid_yolo.config.sweep import run_sweep
+from lucid_yolo.config.verbs import PredictConfig, ValidateConfig, parse_settings, setting_keys
+
+STARTED = time.perf_counter()
+REFUSED, FAILED, INTERRUPTED = 2, 1, 130
+
+VERBS: dict[str, type[Any] | None] = {
+    "train": None,
+    "validate": ValidateConfig,
+    "predict": PredictConfig,
+    "plan": None,
+    "check": None,
+}
+PURPOSES = {
+    "train": "train a model into a run directory",
+    "validate": "score a checkpoint on a data set",
+    "predict": "find objects in images",
+    "plan": "show what a training would do and what would be active, without running it",
+    "check": "read every label and image of a data set and report on it",
+}
+INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
+
+
+def main(argv: Sequence[str] | None = None, *, default_verb: str | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        argv: arguments after the program's name; those of the process unless given.
+        default_verb: verb when the arguments name none.
+
+    Returns:
+        exit code: 0; 1 for a run that failed, 2 for a refusal, 130 for an interruption.
+    """
+    try:
+        return _run(list(sys.argv[1:] if argv is None else argv), default_verb)
+    except LucidError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return FAILED if isinstance(error, RunError) else REFUSED
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _run(arguments: list[str], default_verb: str | None) -> int:
+    named = arguments[0] if arguments and arguments[0] in VERBS else None
+    verb = named or default_verb
+    options = _parser(verb).parse_intermixed_args(arguments[1:] if named else arguments)
+    if options.version:
+        print(f"lucid-yolo {__version__}")
+        return 0
+    if options.shell_completion:
+        flags = [name for action in _parser(None)._actions for name in action.option_strings if name.startswith("--")]
+        run_completion(options.overrides, verbs=VERBS, flags=flags, default_verb=default_verb)
+        return 0
+    if options.help or (verb is None and not arguments):
+        print(_help(verb, options))
+        return 0
+    if verb is None:
+        raise ConfigError(
+            [f"Name a verb first: {', '.join(VERBS)}. For example: lucid-yolo train {' '.join(arguments)}"]
+        )
+    if VERBS[verb] is None:
+        return _run_configuration(verb, options)
+    if verb == "validate":
+        return _validate(parse_settings(ValidateConfig, options.overrides))
+    return _predict(parse_settings(PredictConfig, options.overrides))
+
+
+def _run_configuration(verb: str, options: argparse.Namespace) -> int:
+    """The verbs that take the configuration of a run: compose it, then show it, sweep over it or run it."""
+    request = composing.read_request(options.overrides, config_dirs=options.config_dir)
+    if options.info is not None:
+        show_hydra_info(options.info, request)
+        return 0
+    if request.resume is not None:
+        if options.multirun or options.cfg in ("hydra", "all"):
+            raise ConfigError(["resume continues one run: it goes with neither -m nor --cfg hydra."])
+        config = composing.compose_request(request)
+    else:
+        composed = composing.compose_with_hydra(request, multirun=options.multirun)
+        if options.cfg in ("hydra", "all"):
+            show_hydra_config(options.cfg, request, package=options.package, resolve=options.resolve)
+            return 0
+        sweeps = options.multirun or str(composed.hydra.mode).endswith("MULTIRUN")
+        if sweeps and options.cfg is None:
+            run_sweep(verb, request, composed)
+            return 0
+        _refuse_idle_settings(request)
+        config = composing.finish(composed, request)
+    if options.cfg is not None:
+        print(_as_yaml(config, options), end="")
+        return 0
+    return {"train": _train, "plan": _plan, "check": _check}[verb](config)
+
+
+def _train(config: DictConfig) -> int:
+    root = composing.to_root(config)  # refuses before torch is imported
+    from lucid_yolo.engine.train import train  # noqa: PLC0415 - late: imports torch
+
+    result = train(root, list(root.overrides), started=STARTED)
+    return {"finished": 0, "interrupted": INTERRUPTED}.get(result.status, FAILED)
+
+
+def _plan(config: DictConfig) -> int:
+    root = composing.to_root(config)
+    from lucid_yolo.engine.plan import plan  # noqa: PLC0415 - late: imports torch
+
+    _print(plan(root))
+    return 0
+
+
+def _check(config: DictConfig) -> int:
+    root = composing.to_root(config)
+    from lucid_yolo.data.check import check_data  # noqa: PLC0415 - late: imports the readers
+
+    report = check_data(root.data)
+    _print(report.render())
+    return 0 if report.ok else FAILED
+
+
+def _validate(config: ValidateConfig) -> int:
+    from lucid_yolo.engine.validate import validate  # noqa: PLC0415 - late: imports torch
+
+    _print(validate(config))
+    return 0
+
+
+def _predict(config: PredictConfig) -> int:
+    if config.out is None:
+        config.out = time.strftime("predictions/%Y-%m-%d_%H-%M-%S")
+    from lucid_yolo.engine.predict import predict  # noqa: PLC0415 - late: imports torch
+
+    found = predict(config)
+    objects = sum(len(one.detections) for one in found)
+    _print(f"{objects} objects in {len(found)} pictures, written to {config.out}")
+    return 0
+
+
+def _refuse_idle_settings(request: composing.Request) -> None:
+    """Hydra's own settings matter to a sweep only: one run does not go through Hydra's launchers."""
+    idle = [line for line in request.overrides if line.lstrip("+~").startswith(("hydra.", "hydra/"))]
+    idle = [line for line in idle if not line.startswith("hydra.mode=")]
+    if idle:
+        raise ConfigError(
+            [
+                f"{line!r} has no effect on a single run: add -m for a sweep, or use run_dir=PATH for its place."
+                for line in idle
+            ]
+        )
+
+
+def _as_yaml(config: DictConfig, options: argparse.Namespace) -> str:
+    node = config if options.package is None else OmegaConf.select(config, options.package)
+    if node is None:
+        raise ConfigError([f"--package {options.package}: there is no such key."])
+    return str(OmegaConf.to_yaml(node, resolve=options.resolve)) if OmegaConf.is_config(node) else f"{node}\n"
+
+
+def _print(what: Any) -> None:
+    from rich.console import Console  # noqa: PLC0415 - late: completion does not print tables
+
+    Console().print(what)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError([f"{message}. See lucid-yolo --help."])
+
+
+def _parser(verb: str | None) -> argparse.ArgumentParser:
+    parser = _Parser(prog="lucid-yolo" if verb is None else f"lucid-yolo {verb}", add_help=False, allow_abbrev=False)
+    add: Callable[..., Any] = parser.add_argument
+    add("overrides", nargs="*", metavar="key=value")
+    add("-h", "--help", action="store_true", help="show this text")
+    add("--version", action="store_true", help="show the version")
+    add("-m", "--multirun", action="store_true", help="run a sweep: key=a,b runs both, each in a process of its own")
+    add("-c", "--cfg", choices=("job", "hydra", "all"), help="show the composed configuration instead of running")
+    add("-p", "--package", metavar="KEY", help="with --cfg: show only this part")
+    add("--resolve", action="store_true", help="with --cfg: resolve interpolations")
+    add(
+        "-cd", "--config-dir", action="append", default=[], metavar="FOLDER", help="a folder with your own option files"
+    )
+    add("-i", "--info", nargs="?", const="all", choices=INFO, help="show what Hydra knows about the composition")
+    add("-sc", "--shell-completion", action="store_true", help="install=bash, install=zsh or install=fish")
+    return parser
+
+
+def _help(verb: str | None, options: argparse.Namespace) -> str:
+    usage = f"usage: lucid-yolo {verb or 'VERB'} [key=value ...] [flags]"
+    parser = _parser(verb)
+    flags = parser.format_help().partition("options:")[2].rstrip()
+    if verb is None:
+        verbs = "\n".join(f"  {name:<10}{purpose}" for name, purpose in PURPOSES.items())
+        return f"{usage}\n\nverbs:\n{verbs}\n\nflags:{flags}\n\n'lucid-yolo VERB --help' says more."
+    settings = VERBS[verb]
+    if settings is not None:
+        keys = "\n".join(f"  {key}" for key in setting_keys(settings))
+        return f"{usage}\n\n{PURPOSES[verb]}\n\nsettings:\n{keys}"
+    groups = groups_help(composing.read_request([], config_dirs=options.config_dir).folders)
+    return (
+        f"{usage}\n\n{PURPOSES[verb]}\n\ngroups, each with its options (group=option):\n{groups}\n\nflags:{flags}\n\n"
+        "'--cfg job' shows every key with its value; any of them can be set as key=value."
+    )

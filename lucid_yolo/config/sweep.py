@@ -1,0 +1,115 @@
+"""Sweeps: Hydra's sweepers and launchers decide what runs where, every job is a child process of its own.
+
+Jobs that share a process share its allocator, its autotuning caches and its warnings; a measurement must not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+
+from lucid_yolo.config import record
+from lucid_yolo.config.compose import Request
+from lucid_yolo.config.errors import ConfigError, RunError
+from lucid_yolo.config.inspect import open_hydra
+from lucid_yolo.config.loader import CONFIG_NAME, plain
+
+MULTIRUN = "hydra.mode=MULTIRUN"
+SWEEP_DIR = "hydra.sweep.dir"
+
+
+def run_sweep(verb: str, request: Request, composed: DictConfig) -> None:
+    """Run every job of a sweep.
+
+    Args:
+        verb: what each job does; only ``train`` leaves a directory.
+        request: the checked overrides, sweeps included.
+        composed: their composition with Hydra's node.
+
+    Raises:
+        ConfigError: the sweeper refuses the overrides.
+        RunError: the sweep's directory is taken, or a job failed (the others have run).
+    """
+    if verb == "train":
+        folder = Path(str(OmegaConf.select(composed, SWEEP_DIR)))
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise RunError(f"run_dir={folder} exists and is not empty. Choose a new directory for the sweep.")
+        _multirun(verb, request, request.overrides)
+        return
+    with TemporaryDirectory(prefix="lucid-yolo-") as scratch:  # Hydra insists on a directory
+        _multirun(verb, request, record.replace(request.overrides, [record.as_override(SWEEP_DIR, scratch)]))
+
+
+def run_job(config: DictConfig, *, verb: str, folders: Sequence[Path]) -> float | None:
+    """Run one job of a sweep in a child process; called by Hydra's launcher, perhaps on another machine.
+
+    Args:
+        config: the job's configuration, unused: the child composes it again, guarded.
+        verb: what the job does.
+        folders: the user's folders of option files.
+
+    Returns:
+        the primary metric of a training, for sweepers that optimise; None elsewhere.
+
+    Raises:
+        RunError: the child failed.
+    """
+    job = HydraConfig.get()
+    overrides = record.replace(job.overrides.task, [])
+    if verb == "train":
+        overrides = record.replace(overrides, [record.as_override("run_dir", job.runtime.output_dir)])
+    code = _child([verb, *(f"--config-dir={folder}" for folder in folders), *overrides], cwd=job.runtime.cwd)
+    if code != 0:
+        raise RunError(f"Job {job.job.num} of the sweep failed with exit code {code}: {' '.join(overrides)}")
+    return _primary_metric(Path(job.runtime.output_dir)) if verb == "train" else None
+
+
+def _multirun(verb: str, request: Request, overrides: Sequence[str]) -> None:
+    try:
+        with open_hydra(request.folders, name=verb) as hydra:
+            hydra.multirun(
+                config_name=CONFIG_NAME,
+                task_function=partial(run_job, verb=verb, folders=request.folders),
+                overrides=record.replace(overrides, [MULTIRUN]),
+            )
+    except HydraException as error:
+        raise ConfigError([plain(error)]) from None
+
+
+def _child(arguments: Sequence[str], *, cwd: str) -> int:
+    """Run the command line in a child and wait for it, also through Ctrl-C: the child saves its state first."""
+    command = [sys.executable, "-m", "lucid_yolo", *arguments]
+    with subprocess.Popen(command, cwd=cwd, env=_environment()) as child:
+        try:
+            return child.wait()
+        except KeyboardInterrupt:
+            child.wait()
+            raise
+
+
+def _environment() -> dict[str, str]:
+    """Let the child import this very package, also from a checkout that is not installed."""
+    parent = str(Path(__file__).resolve().parents[2])
+    if parent in sysconfig.get_paths().values():
+        return dict(os.environ)
+    paths = [parent, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def _primary_metric(run_dir: Path) -> float | None:
+    summary = run_dir / "summary.json"
+    if not summary.is_file():
+        return None
+    value = json.loads(summary.read_text(encoding="utf-8")).get("metrics", {}).get("primary")
+    return None if value is None else float(value)

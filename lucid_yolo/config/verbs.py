@@ -1,0 +1,167 @@
+"""Settings of the verbs ``validate`` and ``predict``: flat, typed, and as strict as a run's configuration."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass
+from typing import Any, TypeVar
+
+from omegaconf import MISSING, AnyNode, BooleanNode, DictConfig, FloatNode, IntegerNode, Node, OmegaConf
+
+from lucid_yolo.config import keys
+from lucid_yolo.config.errors import ConfigError
+from lucid_yolo.config.names import did_you_mean
+from lucid_yolo.config.ranges import TEXTS
+from lucid_yolo.config.schema import Choice
+
+Settings = TypeVar("Settings")
+
+WORDS: dict[str, Any] = {"null": None, "true": True, "false": False}
+
+
+class SplitName(Choice):
+    """Which part of a data set."""
+
+    TRAIN = "train"
+    VAL = "val"
+
+
+class DecodeName(Choice):
+    """Which branch answers: one-to-one needs no suppression, one-to-many goes through NMS."""
+
+    ONE_TO_ONE = "one_to_one"
+    ONE_TO_MANY = "one_to_many"
+
+
+@dataclass
+class ValidateConfig:
+    """Score a checkpoint on a data set."""
+
+    checkpoint: str = MISSING  # file, or a run directory (its best checkpoint)
+    root: str | None = None  # another place of the data set; null: where the run found it
+    val: str | None = None  # another annotation file
+    val_images: str | None = None  # another image folder
+    split: SplitName = SplitName.VAL
+    batch_size: int | None = None  # null: that of the run
+    num_workers: int | None = None  # null: chosen
+    out: str | None = None  # folder for report and pictures; null: beside the checkpoint
+    accelerator: str = "auto"  # auto, cpu, cuda, mps
+
+
+@dataclass
+class SaveConfig:
+    """What ``predict`` writes into its folder."""
+
+    overlay: bool = True  # pictures with boxes drawn
+    json: bool = True  # one file of records
+    txt: bool = False  # one YOLO label file an image
+
+
+@dataclass
+class PredictConfig:
+    """Find objects in images."""
+
+    checkpoint: str = MISSING  # file, or a run directory (its best checkpoint)
+    source: Any = MISSING  # image, folder, pattern; from Python also pixels (H, W, 3) uint8 RGB, or a list of these
+    out: str | None = None  # folder for the results, new or empty; null: predictions/TIME from the command line
+    confidence: float = 0.25
+    decode: DecodeName = DecodeName.ONE_TO_ONE
+    batch_size: int = 16
+    save: SaveConfig = field(default_factory=SaveConfig)
+    accelerator: str = "auto"  # auto, cpu, cuda, mps
+
+
+def parse_settings(kind: type[Settings], lines: Sequence[str]) -> Settings:
+    """Read ``key=value`` arguments. Texts are taken as they are: a path needs no second quotes.
+
+    Args:
+        kind: ``ValidateConfig`` or ``PredictConfig``.
+        lines: arguments.
+
+    Raises:
+        ConfigError: every unknown key (with the nearest name), wrong value and missing key.
+    """
+    reference = OmegaConf.structured(kind)
+    problems: list[str] = []
+    values: dict[str, Any] = {}
+    for line in lines:
+        key, equals, text = line.partition("=")
+        if not equals:
+            problems.append(f"{line!r} is no setting: write key=value.")
+        elif key in values:
+            problems.append(f"{key!r} is set more than once: keep one.")
+        else:
+            node = keys.find(reference, key)
+            values[key] = _parse(node, text) if node is not None else text
+    return _build(kind, reference, values, problems)
+
+
+def make_settings(kind: type[Settings], settings: Mapping[str, Any]) -> Settings:
+    """Check keyword arguments.
+
+    Args:
+        kind: ``ValidateConfig`` or ``PredictConfig``.
+        settings: by name; nested ones as a mapping. Paths may be path objects.
+
+    Raises:
+        ConfigError: as ``parse_settings``.
+    """
+    values: dict[str, Any] = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            values.update({f"{name}.{inner}": below for inner, below in value.items()})
+        else:
+            values[name] = os.fspath(value) if isinstance(value, os.PathLike) else value
+    return _build(kind, OmegaConf.structured(kind), values, [])
+
+
+def setting_values(kind: type, key: str) -> tuple[str, ...]:
+    """The texts that a setting may have, for tab completion; empty where they cannot be listed."""
+    node = keys.find(OmegaConf.structured(kind), key)
+    if isinstance(node, BooleanNode):
+        return ("true", "false")
+    return TEXTS.get(key, keys.choices(node))
+
+
+def setting_keys(kind: type) -> tuple[str, ...]:
+    """Dotted keys of the settings."""
+    return tuple(key for key, _ in keys.leaves(OmegaConf.structured(kind)))
+
+
+def _parse(node: Node, text: str) -> Any:
+    if text in WORDS:
+        return WORDS[text]
+    for number in (int, float):
+        if isinstance(node, (IntegerNode, FloatNode)):
+            try:
+                return number(text)
+            except ValueError:
+                continue
+    return text
+
+
+def _build(kind: type[Settings], reference: DictConfig, values: dict[str, Any], problems: list[str]) -> Settings:
+    names = [key for key, _ in keys.leaves(reference)]
+    free = {key: value for key, value in values.items() if isinstance(keys.find(reference, key), AnyNode)}
+    for key, value in values.items():
+        if key not in names:
+            problems.append(f"There is no setting {key!r}.{did_you_mean(key, names)} Settings: {', '.join(names)}.")
+        elif key not in free:
+            problem = keys.value_problem(reference, key, value)
+            if problem is not None:
+                problems.append(f"{key}: {problem}.")
+            else:
+                OmegaConf.update(reference, key, value)
+    absent = sorted(set(map(str, OmegaConf.missing_keys(reference))) - set(free))
+    problems += [f"{key} must be given: {key}=VALUE." for key in absent]
+    if problems:
+        raise ConfigError(problems)
+    for key in free:
+        OmegaConf.update(reference, key, None)
+    settings = OmegaConf.to_object(reference)
+    assert is_dataclass(settings)
+    assert isinstance(settings, kind)
+    for key, value in free.items():
+        setattr(settings, key, value)
+    return settings
