@@ -21,6 +21,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lightning import Callback
     from omegaconf import DictConfig
 
     from lucid_yolo.config.schema import RootConfig
@@ -72,11 +73,12 @@ def plan(config: DictConfig | RootConfig) -> PlanReport:
     return engine.plan(config)
 
 
-def train(config: DictConfig | RootConfig) -> TrainResult:
+def train(config: DictConfig | RootConfig, *, callbacks: Sequence[Callback] = ()) -> TrainResult:
     """Train a model into a run directory.
 
     Args:
         config: what ``compose`` returned; values may have been edited since.
+        callbacks: further Lightning callbacks.
 
     Returns:
         status, metrics, checkpoint, plan and timing; status is "interrupted" after an interruption.
@@ -88,10 +90,11 @@ def train(config: DictConfig | RootConfig) -> TrainResult:
     """
     from lucid_yolo.config import compose as composing
 
-    root, overrides = composing.to_root(config), composing.overrides_of(config)
+    root = composing.to_root(config)
+    root.overrides = composing.overrides_of(config)  # edits included, so that the run can be resumed
     from lucid_yolo.engine import train as engine
 
-    return engine.train(root, overrides)
+    return engine.train(root, callbacks=callbacks)
 
 
 def validate(checkpoint: str | PathLike[str], **settings: Any) -> ValidationReport:

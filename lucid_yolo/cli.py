@@ -17,7 +17,8 @@ from lucid_yolo import __version__
 from lucid_yolo.config import compose as composing
 from lucid_yolo.config.completion import run_completion
 from lucid_yolo.config.errors import ConfigError, LucidError, RunError
-from lucid_yolo.config.inspect import groups_help, show_hydra_config, show_hydra_info
+from lucid_yolo.config.names import did_you_mean
+from lucid_yolo.config.show import groups_help, show_hydra_config, show_hydra_info
 from lucid_yolo.config.sweep import run_sweep
 from lucid_yolo.config.verbs import PredictConfig, ValidateConfig, parse_settings, setting_keys
 
@@ -76,9 +77,7 @@ def _run(arguments: list[str], default_verb: str | None) -> int:
         print(_help(verb, options))
         return 0
     if verb is None:
-        raise ConfigError(
-            [f"Name a verb first: {', '.join(VERBS)}. For example: lucid-yolo train {' '.join(arguments)}"]
-        )
+        raise ConfigError([f"Name a verb first: {', '.join(VERBS)}.{did_you_mean(arguments[0], VERBS)}"])
     if VERBS[verb] is None:
         return _run_configuration(verb, options)
     if verb == "validate":
@@ -117,7 +116,7 @@ def _train(config: DictConfig) -> int:
     root = composing.to_root(config)  # refuses before torch is imported
     from lucid_yolo.engine.train import train  # noqa: PLC0415 - late: imports torch
 
-    result = train(root, list(root.overrides), started=STARTED)
+    result = train(root, started=STARTED)
     return {"finished": 0, "interrupted": INTERRUPTED}.get(result.status, FAILED)
 
 
@@ -200,7 +199,15 @@ def _parser(verb: str | None) -> argparse.ArgumentParser:
     add(
         "-cd", "--config-dir", action="append", default=[], metavar="FOLDER", help="a folder with your own option files"
     )
-    add("-i", "--info", nargs="?", const="all", choices=INFO, help="show what Hydra knows about the composition")
+    add(
+        "-i",
+        "--info",
+        nargs="?",
+        const="all",
+        choices=INFO,
+        metavar="WHAT",
+        help="show what Hydra knows about the composition",
+    )
     add("-sc", "--shell-completion", action="store_true", help="install=bash, install=zsh or install=fish")
     return parser
 

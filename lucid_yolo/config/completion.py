@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -12,8 +14,9 @@ from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from lucid_yolo.config.errors import ConfigError, LucidError
-from lucid_yolo.config.inspect import open_hydra
 from lucid_yolo.config.loader import CONFIG_NAME
+from lucid_yolo.config.problems import WRITTEN_BY_COMPOSE
+from lucid_yolo.config.show import open_hydra
 from lucid_yolo.config.verbs import setting_keys, setting_values
 
 LINE = "COMP_LINE"
@@ -56,21 +59,26 @@ def run_completion(
     """
     queried = [argument.partition("=")[2] for argument in arguments if argument.startswith("query=")]
     if not queried:
-        _hydra(arguments, ())
+        _hydra(arguments, ())  # prints the script that installs or removes completion
         return
+    separator = "\n" if queried[0] == "fish" else " "
     line = read_line(os.environ.get(LINE, ""), verbs)
     suggestions = _own_suggestions(line, verbs, flags)
     if line.verb is None and default_verb is None:
         suggestions = sorted(verb for verb in verbs if verb.startswith(line.word))
     if suggestions is not None:
-        print(("\n" if queried[0] == "fish" else " ").join(suggestions))
+        print(separator.join(suggestions))
         return
     folders = tuple(folder for folder in _folders(line.words) if folder.is_dir())
     os.environ[LINE] = " ".join([PROGRAM, *line.words, line.word])
+    answer = io.StringIO()
     try:
-        _hydra(arguments, folders)
+        with redirect_stdout(answer):
+            _hydra(arguments, folders)
     except (LucidError, HydraException, OmegaConfBaseException):
         return  # a command line with mistakes has no completions; running it explains them
+    words = [word for word in answer.getvalue().split() if not word.startswith(WRITTEN_BY_COMPOSE)]
+    print(separator.join(words))
 
 
 def read_line(text: str, verbs: Iterable[str]) -> Line:

@@ -22,8 +22,8 @@ from omegaconf import DictConfig, OmegaConf
 from lucid_yolo.config import record
 from lucid_yolo.config.compose import Request
 from lucid_yolo.config.errors import ConfigError, RunError
-from lucid_yolo.config.inspect import open_hydra
 from lucid_yolo.config.loader import CONFIG_NAME, plain
+from lucid_yolo.config.show import open_hydra
 
 MULTIRUN = "hydra.mode=MULTIRUN"
 SWEEP_DIR = "hydra.sweep.dir"
