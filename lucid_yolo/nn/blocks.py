@@ -1,6 +1,7 @@
 """Building blocks of the backbone and the neck.
 
-Every activation is out of place: an in-place one makes autograd keep a clone of its input. Batch normalisation keeps no batch
+Every activation is out of place: an in-place one makes autograd keep a clone of its input. Batch normalisation keeps
+no batch
 counter: with a fixed momentum nothing reads it, and it would cost one kernel a layer and step.
 """
 
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lucid_yolo.nn.max_pool import max_pool
@@ -164,12 +165,12 @@ class Attention(nn.Module):
         weights = (self._tokens(q * self.scale) @ self._tokens(k).transpose(-2, -1)).softmax(dim=-1)
         mixed = (weights @ self._tokens(v)).transpose(1, 2).flatten(2)  # (B, N, C)
         # The convolution comes first: the sum keeps the memory format of its first operand.
-        y: Tensor = self.project(self.position(v) + mixed.transpose(1, 2).unflatten(2, v.shape[2:]))
+        y: Tensor = self.project(self.position(v) + mixed.transpose(1, 2).reshape(v.shape))
         return y
 
     def _tokens(self, x: Tensor) -> Tensor:
         """View (B, heads * D, H, W) as (B, heads, N, D)."""
-        return x.flatten(2).unflatten(1, (self.heads, -1)).transpose(-2, -1)
+        return x.reshape(x.shape[0], self.heads, -1, x.shape[2] * x.shape[3]).transpose(-2, -1)
 
 
 class PSABlock(nn.Module):

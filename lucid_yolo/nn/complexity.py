@@ -24,7 +24,8 @@ class Complexity:
 
     Attributes:
         parameters: trained parameters, both branches.
-        flops: operations of one image through the deployed view, two a multiply-accumulate of a convolution or matrix product.
+        flops: operations of one image through the deployed view, two a multiply-accumulate of a convolution or matrix
+            product.
     """
 
     parameters: int

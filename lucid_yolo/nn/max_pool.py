@@ -1,7 +1,7 @@
 """Max pooling whose gradient is reproducible on CUDA.
 
-torch's backward kernel adds with atomics where windows overlap, so strict determinism refuses it. Here every input position
-gathers from the outputs that chose it: no two threads write to one place, and the order of a sum is fixed.
+torch's backward kernel adds with atomics where windows overlap, so strict determinism refuses it. Here every input
+position gathers from the outputs that chose it: no two threads write to one place, and the order of a sum is fixed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812
+import torch.nn.functional as F
 from torch import Tensor
 
 

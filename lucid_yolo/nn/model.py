@@ -18,9 +18,9 @@ __all__ = ["Detector", "Scale"]
 class Detector(nn.Module):
     """YOLO26-style detector (arXiv 2606.03748).
 
-    The forward pass is a pure function of images, parameters and, in training, batch statistics: no shape depends on the
-    data and nothing is read back to the host. Backbone, neck and head are called one after the other, each with tensors in
-    and tensors out, so that each can be recorded or compiled by itself.
+    The forward pass is a pure function of images, parameters and, in training, batch statistics: no shape depends on
+    the data and nothing is read back to the host. Backbone, neck and head are called one after the other, each with
+    tensors in and tensors out, so that each can be recorded or compiled by itself.
 
     Args:
         scale: the variant.

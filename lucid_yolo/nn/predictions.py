@@ -11,7 +11,8 @@ class BranchPredictions(NamedTuple):
     """Outputs of one branch over all A anchors, level-major and row-major.
 
     Attributes:
-        distances: (B, A, 4) left, top, right, bottom from the anchor centre, in units of the anchor's stride, unbounded.
+        distances: (B, A, 4) left, top, right, bottom from the anchor centre, in units of the anchor's stride,
+            unbounded.
         logits: (B, A, C) one logit a class.
     """
 

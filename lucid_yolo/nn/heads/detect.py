@@ -12,7 +12,7 @@ from lucid_yolo.nn.blocks import ConvUnit
 from lucid_yolo.nn.predictions import BranchPredictions, Predictions
 
 PRIOR = 0.01
-"""Probability that a class stem states before training (arXiv 1708.02002); without it the first losses destroy the network."""
+"""Probability a class stem states before training (arXiv 1708.02002); without it the first losses ruin the network."""
 
 
 class Stem(nn.Sequential):
