@@ -21,8 +21,6 @@ from typing import Any, Self
 from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.perf.cgroup import CgroupLimits, read_limits
 
-ACCELERATORS = ("cpu", "cuda", "mps")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudaDevice:

@@ -48,9 +48,9 @@ def render(plan: RunPlan) -> str:
 
 def test_all_refusals_are_reported_together():
     with pytest.raises(ConfigError) as caught:
-        resolve(make_config(accelerator="tpu", devices=2), CPU, None)
+        resolve(make_config(accelerator="cuda", devices=2), CPU, None)
     assert len(caught.value.problems) == 2
-    assert "[accelerator.known]" in caught.value.problems[0]
+    assert "[accelerator.present]" in caught.value.problems[0]
     assert "[devices.one]" in caught.value.problems[1]
 
 

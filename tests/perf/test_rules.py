@@ -18,11 +18,6 @@ RULES = {rule.id: (flag, rule) for flag in find_flags() for rule in flag.rules}
 
 # For every rule: facts that break it, facts that just do not, and what the sentence must tell.
 CASES = {
-    "accelerator.known": (
-        (make_config(accelerator="tpu"), CPU),
-        (make_config(accelerator="cpu"), CPU),
-        "trainer.accelerator=tpu is not known; allowed are auto, cpu, cuda and mps",
-    ),
     "accelerator.present": (
         (make_config(accelerator="cuda"), MPS),
         (make_config(accelerator="mps"), MPS),

@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 from lucid_yolo.perf.flag import Choice, Flag
-from lucid_yolo.perf.machine import ACCELERATORS
-from lucid_yolo.perf.rules import Facts, Kind, Rule, Stage
-
-
-def _is_absent(facts: Facts) -> bool:
-    requested = facts.config.trainer.accelerator
-    return requested in ACCELERATORS and requested not in facts.machine.accelerators
-
+from lucid_yolo.perf.rules import Kind, Rule, Stage
 
 FLAGS = (
     Flag(
@@ -25,18 +18,10 @@ FLAGS = (
         fallback="cpu",
         rules=(
             Rule(
-                id="accelerator.known",
-                stage=Stage.CONFIG,
-                kind=Kind.REFUSE,
-                applies=lambda facts: facts.config.trainer.accelerator not in ("auto", *ACCELERATORS),
-                sentence="trainer.accelerator={config.trainer.accelerator} is not known; "
-                "allowed are auto, cpu, cuda and mps",
-            ),
-            Rule(
                 id="accelerator.present",
                 stage=Stage.MACHINE,
                 kind=Kind.REFUSE,
-                applies=_is_absent,
+                applies=lambda facts: facts.config.trainer.accelerator not in ("auto", *facts.machine.accelerators),
                 sentence="trainer.accelerator={config.trainer.accelerator} is not present on this machine, which has "
                 "{machine.accelerator_names}; set one of these, or trainer.accelerator=auto",
             ),
