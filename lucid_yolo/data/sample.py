@@ -1,0 +1,161 @@
+"""One training sample: from a plan to pixels and boxes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from lucid_yolo.data.augment import Placement, SamplePlan
+from lucid_yolo.data.geometry import Matrix, blank, boxes_to_points, paste, visible
+from lucid_yolo.data.index import SplitIndex
+from lucid_yolo.data.mosaic import is_seen, tile_matrices
+from lucid_yolo.data.source import PictureSource, SharedPictures
+from lucid_yolo.data.transforms import Transforms
+from lucid_yolo.ops.colour import ColourTransform
+from lucid_yolo.ops.letterbox import scaled_size
+
+
+@dataclass(slots=True)
+class Objects:
+    """Objects on the training canvas.
+
+    Attributes:
+        boxes: (N, 4) float32 xyxy pixels.
+        classes: (N,) int64.
+    """
+
+    boxes: NDArray[np.float32]
+    classes: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+
+@dataclass(slots=True)
+class Sample:
+    """One training sample.
+
+    Attributes:
+        image: (S, S, 3) uint8 RGB.
+        objects: what is to be found on it.
+        gains: (3,) float32 colour gains that are still to be applied; ones where nothing is left to do.
+        index: position of its image in the split.
+        problems: one sentence for each file that could not be used.
+    """
+
+    image: NDArray[np.uint8]
+    objects: Objects
+    gains: NDArray[np.float32]
+    index: int
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One picture that is seen on a canvas.
+
+    Attributes:
+        image: position in the split.
+        matrix: its pixels at training resolution to canvas pixels.
+    """
+
+    image: int
+    matrix: Matrix
+
+
+def seen_tiles(placement: Placement, index: SplitIndex, image_size: int) -> list[Tile]:
+    """Place the pictures of a canvas and leave out those that the window misses: they need no decoding."""
+    sizes = [_scaled(index, image, image_size) for image in placement.images]
+    matrices = tile_matrices(placement, sizes, image_size)
+    return [
+        Tile(image, matrix)
+        for image, matrix, size in zip(placement.images, matrices, sizes, strict=True)
+        if is_seen(matrix, size, image_size)
+    ]
+
+
+def place_objects(tiles: list[Tile], index: SplitIndex, image_size: int) -> Objects:
+    """Carry the objects of the pictures to the canvas and keep those still worth learning; crowds never are.
+
+    Args:
+        tiles: pictures of the canvas.
+        index: their labels.
+        image_size: side of the canvas.
+    """
+    boxes, classes = [np.zeros((0, 4))], [np.zeros(0, np.int64)]
+    for tile in tiles:
+        rows = index.rows(tile.image)
+        learned = ~index.crowd[rows]
+        factors = np.tile(_scaled(index, tile.image, image_size) / index.sizes[tile.image], 2)
+        points = boxes_to_points(index.boxes[rows][learned] * factors)
+        boxes.append(points.warped(tile.matrix).envelopes())
+        classes.append(index.classes[rows][learned])
+    clipped, keep = visible(np.concatenate(boxes), image_size)
+    return Objects(clipped[keep].astype(np.float32), np.concatenate(classes)[keep])
+
+
+def _scaled(index: SplitIndex, image: int, image_size: int) -> tuple[int, int]:
+    width, height = index.sizes[image].tolist()
+    return scaled_size(width, height, image_size)
+
+
+class Renderer:
+    """Turns plans into samples.
+
+    Args:
+        index: the split.
+        image_size: side of the canvas.
+        transforms: further transforms that the configuration lists.
+    """
+
+    def __init__(self, index: SplitIndex, image_size: int, transforms: Transforms) -> None:
+        self._index = index
+        self._image_size = image_size
+        self._transforms = transforms
+        self._colour = ColourTransform()
+
+    def __call__(self, plans: list[SamplePlan], source: PictureSource) -> list[Sample]:
+        """Render the samples of a batch; a picture that several of them use is read once.
+
+        Raises:
+            DataError: a file cannot be used and the configuration says to stop.
+        """
+        tiles = [[seen_tiles(p, self._index, self._image_size) for p in plan.placements] for plan in plans]
+        pictures = SharedPictures(source, (tile.image for canvases in tiles for canvas in canvases for tile in canvas))
+        return [self._sample(plan, canvases, pictures) for plan, canvases in zip(plans, tiles, strict=True)]
+
+    def _sample(self, plan: SamplePlan, canvases: list[list[Tile]], pictures: SharedPictures) -> Sample:
+        problems: list[str] = []
+        image, objects = self._canvas(canvases[0], pictures, problems)
+        for tiles in canvases[1:]:
+            other, others = self._canvas(tiles, pictures, problems)
+            cv2.addWeighted(image, plan.share, other, 1 - plan.share, 0, dst=image)
+            objects = Objects(
+                np.concatenate([objects.boxes, others.boxes]), np.concatenate([objects.classes, others.classes])
+            )
+        image, boxes, classes = self._transforms(image, objects.boxes, objects.classes, seed=plan.transforms_seed)
+        self._colour(image, plan.gains)
+        return Sample(
+            image=image,
+            objects=Objects(boxes, classes),
+            gains=np.ones(3, np.float32),
+            index=plan.placements[0].images[0],
+            problems=tuple(problems),
+        )
+
+    def _canvas(
+        self, tiles: list[Tile], pictures: SharedPictures, problems: list[str]
+    ) -> tuple[NDArray[np.uint8], Objects]:
+        canvas = blank(self._image_size)
+        readable = []
+        for tile in tiles:
+            picture = pictures(tile.image)
+            paste(canvas, picture.pixels, tile.matrix)
+            if picture.problem is None:
+                readable.append(tile)
+            else:
+                problems.append(picture.problem)
+        return canvas, place_objects(readable, self._index, self._image_size)

@@ -1,0 +1,120 @@
+"""Further augmentation from Albumentations, as the configuration lists it.
+
+The library is imported when the list is not empty, and never asks the network for its latest version.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lucid_yolo.config.errors import ConfigError, DataError
+from lucid_yolo.data.geometry import MIN_SIDE, MIN_VISIBLE
+
+_PREFIX = "albumentations."
+_ROWS = "rows"
+
+
+class Transforms:
+    """All listed transforms in one pipeline over the picture and its boxes.
+
+    Args:
+        listed: entries like ``{_target_: albumentations.Blur, p: 0.1}``; entries may hold lists of entries under
+            ``transforms``, as ``albumentations.OneOf`` does.
+
+    Raises:
+        ConfigError: an entry names nothing that Albumentations has, or its settings are refused.
+    """
+
+    def __init__(self, listed: Sequence[Any]) -> None:
+        self._listed = tuple(listed)
+        self._pipeline: Any = None
+        self._with_boxes = False
+        if self._listed:
+            self._build()  # problems are reported before any worker starts
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Send the list to workers; each builds the pipeline itself."""
+        return {"listed": self._listed}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._listed = state["listed"]
+        self._pipeline = None
+        self._with_boxes = False
+        if self._listed:
+            self._build()
+
+    def __call__(
+        self, image: NDArray[np.uint8], boxes: NDArray[np.float32], classes: NDArray[np.int64], *, seed: int
+    ) -> tuple[NDArray[np.uint8], NDArray[np.float32], NDArray[np.int64]]:
+        """Transform one sample.
+
+        Args:
+            image: (S, S, 3) uint8.
+            boxes: (N, 4) xyxy pixels.
+            classes: (N,).
+            seed: of all draws of this sample.
+
+        Returns:
+            Image, boxes and classes; boxes that left the canvas are gone.
+
+        Raises:
+            DataError: a transform changed the size or type of the picture.
+        """
+        if not self._listed:
+            return image, boxes, classes
+        # One stream for the whole pipeline: `set_random_seed` would give every transform the same draws.
+        self._pipeline.set_random_state(np.random.default_rng(seed), random.Random(seed))
+        if not self._with_boxes:
+            return self._checked(self._pipeline(image=image)["image"], image), boxes, classes
+        result = self._pipeline(image=image, bboxes=boxes.astype(np.float64), rows=np.arange(len(boxes)))
+        kept = np.asarray(result["bboxes"], np.float32).reshape(-1, 4)
+        rows = np.asarray(result[_ROWS], np.int64).reshape(-1)
+        large = ((kept[:, 2:] - kept[:, :2]) >= MIN_SIDE).all(axis=1)
+        return self._checked(result["image"], image), kept[large], classes[rows[large]]
+
+    def _build(self) -> None:
+        os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
+        import albumentations  # noqa: PLC0415  (seconds; most runs list nothing)
+
+        transforms = [_build_entry(albumentations, entry, f"[{i}]") for i, entry in enumerate(self._listed)]
+        self._with_boxes = not all(isinstance(one, albumentations.ImageOnlyTransform) for one in transforms)
+        parameters = albumentations.BboxParams(
+            format="pascal_voc", label_fields=[_ROWS], min_visibility=MIN_VISIBLE, clip=True
+        )
+        self._pipeline = albumentations.Compose(transforms, bbox_params=parameters if self._with_boxes else None)
+
+    def _checked(self, image: NDArray[Any], before: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        if image.shape != before.shape or image.dtype != np.uint8:
+            raise DataError(
+                f"data.augment.transforms turns a {before.shape} uint8 picture into {image.shape} {image.dtype}; "
+                "transforms must keep size and type: remove those that resize, crop or normalize"
+            )
+        return np.ascontiguousarray(image)
+
+
+def _build_entry(library: Any, entry: Any, where: str) -> Any:
+    """Build one transform, and those inside it."""
+    key = f"data.augment.transforms{where}"
+    if not isinstance(entry, Mapping) or not str(entry.get("_target_", "")).startswith(_PREFIX):
+        raise ConfigError([f"{key} is {entry!r}; an entry looks like {{_target_: albumentations.Blur, p: 0.1}}"])
+    name = str(entry["_target_"])[len(_PREFIX) :]
+    factory = getattr(library, name, None)
+    if not isinstance(factory, type) or not issubclass(factory, library.BasicTransform | library.BaseCompose):
+        raise ConfigError([f"{key} names {_PREFIX}{name}, and Albumentations has no such transform"])
+    settings = {name: value for name, value in entry.items() if name != "_target_"}
+    if "transforms" in settings:
+        inner = enumerate(settings["transforms"])
+        settings["transforms"] = [_build_entry(library, one, f"{where}.transforms[{i}]") for i, one in inner]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)  # an unknown setting is only a warning there
+            return factory(**settings)
+    except (TypeError, ValueError, UserWarning) as error:
+        raise ConfigError([f"{key}: {_PREFIX}{name} refuses its settings: {error}"]) from None
