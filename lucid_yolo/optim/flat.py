@@ -1,0 +1,276 @@
+"""What the optimizers share: flat buffers, hyperparameters on the device, and a switch that skips an update.
+
+Gradients are copied into one flat buffer, the arithmetic runs on it in a handful of launches, and multi-tensor
+operations apply the result to the parameters. Nothing reads the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, overload
+
+import torch
+from torch import Tensor
+
+from lucid_yolo.optim.buckets import Bucket
+
+KEEP = -0.0
+"""Adding it changes no number at all, while +0.0 would turn a -0.0 into itself."""
+
+
+@dataclass
+class FlatGroup:
+    """The parameters of one group that have a gradient, a device and a type in common.
+
+    Attributes:
+        group: the ``param_groups`` entry.
+        chunks: parameters of two or more dimensions, in the order of the buffers, divided as the optimizer asked.
+        parameters: all parameters in the order of the buffers: matrices, then vectors.
+        matrix_elements: elements of the matrices; they come first.
+        sizes: (parameters + 1,) int64 elements of every parameter, and 1.
+        update: (elements + 1,) buffer of gradients and then updates, every tensor in its own memory order. The last
+            element belongs to no parameter and is always zero.
+        gradient_views: views of ``update`` with the strides of the gradients.
+        update_views: views of ``update`` with the strides of the parameters.
+        state: (elements + 1,) buffers by name; ``Optimizer.state`` holds views of them.
+        counters: (parameters,) buffers by name, likewise.
+        hyperparameters: 0-d tensors by name.
+        values: the numbers that the hyperparameters hold.
+        buckets: stacks of the matrices, where the optimizer works on stacks.
+    """
+
+    group: dict[str, Any]
+    chunks: list[list[Tensor]]
+    parameters: list[Tensor]
+    matrix_elements: int
+    sizes: Tensor
+    update: Tensor
+    gradient_views: list[Tensor]
+    update_views: list[Tensor]
+    state: dict[str, Tensor]
+    counters: dict[str, Tensor]
+    hyperparameters: dict[str, Tensor]
+    values: dict[str, float | None]
+    buckets: list[Bucket] = field(default_factory=list)
+
+    @property
+    def matrices(self) -> list[Tensor]:
+        """Parameters of two or more dimensions: only they decay."""
+        return [p for chunk in self.chunks for p in chunk]
+
+
+class FlatOptimizer(torch.optim.Optimizer):
+    """Base of the optimizers.
+
+    Attributes:
+        update_allowed: 0-d bool tensor on the parameters' device, or None. Where it is False, ``step`` leaves
+            parameters and state as they are, bit for bit and whatever the gradients hold, without reading it on the
+            host.
+    """
+
+    STATE: ClassVar[tuple[str, ...]] = ()
+    COUNTERS: ClassVar[tuple[str, ...]] = ()
+    HYPERPARAMETERS: ClassVar[tuple[str, ...]] = ("lr", "weight_decay")
+
+    update_allowed: Tensor | None = None
+    _groups: list[FlatGroup] | None = None
+    _signature: object = None
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """Update every parameter that has a gradient.
+
+        Args:
+            closure: evaluates the loss again and returns it.
+
+        Raises:
+            ValueError: for a sparse gradient or a parameter whose memory has gaps.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for flat in self.flat_groups():
+            self.collect(flat)
+            self.prepare(flat)
+            self.apply(flat)
+        return loss
+
+    # The parts of a step, in their order. Each but the first reads and writes device memory only.
+
+    def flat_groups(self) -> list[FlatGroup]:
+        """Bring buffers and hyperparameters up to date with the parameters, their gradients and ``param_groups``."""
+        signature = [self._form(group) for group in self.param_groups]
+        if self._groups is None or signature != self._signature:
+            self._groups = [self.lay_out(*part) for part in self._partition()]
+            self._signature = signature
+        for flat in self._groups:
+            for name, value in flat.values.items():
+                if flat.group[name] != value:
+                    flat.values[name] = flat.group[name]
+                    flat.hyperparameters[name].fill_(flat.group[name])
+        return self._groups
+
+    def collect(self, flat: FlatGroup) -> None:
+        """Copy the gradients into the flat buffer."""
+        gradients = [p.grad for p in flat.parameters if p.grad is not None]
+        torch._foreach_copy_(flat.gradient_views, gradients)
+
+    def prepare(self, flat: FlatGroup) -> None:
+        """Advance the state and turn the gradients in ``flat.update`` into directions, without their factor -lr."""
+        raise NotImplementedError
+
+    def apply(self, flat: FlatGroup) -> None:
+        """Move the parameters by -lr times the directions."""
+        flat.update.mul_(-flat.hyperparameters["lr"])
+        if self.update_allowed is not None:
+            flat.update.masked_fill_(~self.update_allowed, KEEP)
+        torch._foreach_add_(flat.parameters, flat.update_views)
+
+    def decay(self, flat: FlatGroup) -> None:
+        """Shrink the matrices by lr * weight_decay, apart from the gradients (arXiv 1711.05101)."""
+        if not flat.matrices:
+            return
+        keep = 1 - flat.hyperparameters["lr"] * flat.hyperparameters["weight_decay"]
+        if self.update_allowed is not None:
+            keep = torch.where(self.update_allowed, keep, 1.0)
+        torch._foreach_mul_(flat.matrices, keep)
+
+    def advance_momentum(self, flat: FlatGroup) -> None:
+        """Turn the gradients g in ``flat.update`` into g + momentum * m, after m <- momentum * m + g."""
+        buffer, momentum = flat.state["momentum_buffer"], flat.hyperparameters["momentum"]
+        if self.update_allowed is None:
+            torch.addcmul(flat.update, buffer, momentum, out=buffer)
+        else:
+            self.replace(buffer, torch.addcmul(flat.update, buffer, momentum))
+        flat.update.addcmul_(buffer, momentum)
+
+    def replace(self, old: Tensor, new: Tensor) -> None:
+        """Write ``new`` over a state buffer unless the update is to be skipped."""
+        if self.update_allowed is None:
+            old.copy_(new)
+        else:
+            torch.where(self.update_allowed, new, old, out=old)
+
+    # Layout.
+
+    def arrange(self, matrices: list[Tensor]) -> list[list[Tensor]]:
+        """Choose the order of the matrices in the buffers."""
+        return [matrices]
+
+    def _form(self, group: dict[str, Any]) -> list[object]:
+        """Everything that the layout of a group depends on."""
+        live = ("params", *self.HYPERPARAMETERS)
+        fixed: list[object] = [(name, value) for name, value in group.items() if name not in live]
+        return fixed + [
+            p.grad if p.grad is None else (p.stride(), p.device, p.dtype, p.grad.layout, _gradient_stride(p))
+            for p in group["params"]
+        ]
+
+    def _partition(self) -> Iterator[tuple[dict[str, Any], list[Tensor]]]:
+        """Divide every group's parameters with gradients by device and type."""
+        for group in self.param_groups:
+            parts: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
+            for p in group["params"]:
+                if p.grad is not None:
+                    _check_dense(p)
+                    parts.setdefault((p.device, p.dtype), []).append(p)
+                elif p in self.state:  # views would keep the whole old buffer alive
+                    self.state[p] = {name: value.clone() for name, value in self.state[p].items()}
+            for parameters in parts.values():
+                yield group, parameters
+
+    def lay_out(self, group: dict[str, Any], members: Sequence[Tensor]) -> FlatGroup:
+        """Make the buffers of parameters that share device and type, and take over their state."""
+        chunks = self.arrange([p for p in members if p.ndim >= 2])
+        matrices = [p for chunk in chunks for p in chunk]
+        parameters = matrices + [p for p in members if p.ndim < 2]
+        like = parameters[0].detach()
+        sizes = [p.numel() for p in parameters] + [1]
+        update, *state = (like.new_zeros(sum(sizes)) for _ in range(1 + len(self.STATE)))
+        number = torch.float64 if like.dtype == torch.float64 else torch.float32
+        flat = FlatGroup(
+            group=group,
+            chunks=chunks,
+            parameters=parameters,
+            matrix_elements=sum(p.numel() for p in matrices),
+            sizes=torch.tensor(sizes, device=like.device),
+            update=update,
+            gradient_views=flat_views(update, parameters, [_gradient_stride(p) for p in parameters]),
+            update_views=flat_views(update, parameters, [p.stride() for p in parameters]),
+            state=dict(zip(self.STATE, state, strict=True)),
+            counters={name: like.new_zeros(len(parameters), dtype=number) for name in self.COUNTERS},
+            hyperparameters={name: like.new_zeros((), dtype=number) for name in self.HYPERPARAMETERS},
+            values=dict.fromkeys(self.HYPERPARAMETERS),
+        )
+        views = {name: flat_views(b, parameters, [p.stride() for p in parameters]) for name, b in flat.state.items()}
+        views |= {name: list(buffer.unbind()) for name, buffer in flat.counters.items()}
+        for i, p in enumerate(parameters):
+            for name, of_parameters in views.items():
+                if name in self.state[p]:
+                    of_parameters[i].copy_(self.state[p][name])
+                self.state[p][name] = of_parameters[i]
+        return flat
+
+    # Saving and loading, in the layout of torch.optim.
+
+    def state_dict(self) -> dict[str, Any]:
+        """State and hyperparameters in plain containers; tensors are copies, one for every parameter."""
+        packed = super().state_dict()
+        packed["state"] = {
+            key: {name: value.clone() for name, value in state.items()} for key, state in packed["state"].items()
+        }
+        return packed
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._groups = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "update_allowed": self.update_allowed}
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group of parameters, see ``torch.optim.Optimizer``."""
+        super().add_param_group(param_group)
+        self._groups = None
+
+
+def _gradient_stride(parameter: Tensor) -> tuple[int, ...]:
+    """Strides of the gradient where it lies in memory as its parameter does, else those of the parameter.
+
+    They may differ in dimensions of size 1, as those of 1x1 convolutions in channels_last do; multi-tensor operations
+    have a fast path only for strides that are the same in every dimension.
+    """
+    stride, grad = parameter.stride(), parameter.grad
+    if grad is None or grad.layout != torch.strided or grad.stride() == stride:
+        return stride
+    same = all(s == g for n, s, g in zip(parameter.shape, stride, grad.stride(), strict=True) if n > 1)
+    return grad.stride() if same else stride
+
+
+def flat_views(buffer: Tensor, parameters: Sequence[Tensor], strides: Sequence[tuple[int, ...]]) -> list[Tensor]:
+    """Views of consecutive stretches of a buffer with the shapes of the parameters."""
+    views, offset = [], 0
+    for p, stride in zip(parameters, strides, strict=True):
+        views.append(buffer.as_strided(p.shape, stride, offset))
+        offset += p.numel()
+    return views
+
+
+def _check_dense(parameter: Tensor) -> None:
+    assert parameter.grad is not None
+    if parameter.grad.layout != torch.strided:
+        raise ValueError(
+            f"A parameter of shape {tuple(parameter.shape)} has a sparse gradient; only dense gradients are supported."
+        )
+    reach = 1 + sum((n - 1) * s for n, s in zip(parameter.shape, parameter.stride(), strict=True))
+    if reach != parameter.numel():
+        raise ValueError(
+            f"The memory of a parameter of shape {tuple(parameter.shape)} and strides {parameter.stride()} has gaps or"
+            " overlaps; make it contiguous before training."
+        )
