@@ -1,1 +1,5 @@
-"""Axis-aligned boxes."""
+"""Detection: boxes and classes."""
+
+from lucid_yolo.tasks.detect.task import TASK, DetectTask
+
+__all__ = ["TASK", "DetectTask"]
