@@ -66,16 +66,17 @@ def task_aligned_assignment(
     per_branch = (config.topk_one_to_many, config.topk_one_to_one)
     score, anchor = metric.topk(min(max(per_branch), count), dim=-1)  # (2, T, K), best first
     quality = quality.gather(-1, anchor)
-    rank = torch.arange(score.shape[-1], device=score.device)
-    taken = ~(score < 0) & torch.stack([rank < k for k in per_branch]).unsqueeze(1)  # "not <" holds for NaN too
-
     branch = torch.arange(2, device=score.device).view(2, 1, 1)
+    rank = torch.arange(score.shape[-1], device=score.device)
+    allowed = rank < per_branch[0] + branch * (per_branch[1] - per_branch[0])
+    taken = ~(score < 0) & allowed  # "not <" holds for NaN too
+
     slot = (anchor + (branch * batch + targets.image_index.unsqueeze(-1)) * count).flatten()
     row = torch.arange(rows, device=score.device).view(1, rows, 1).expand_as(anchor)
     slots = 2 * batch * count
     taken = _settle_conflicts(taken, score, slot, row, slots)
-    kept = torch.stack((rank.new_full((), rank.shape[0]), rank.new_ones(()))).view(2, 1, 1)
-    taken = taken & (taken.cumsum(-1) <= kept)  # one-to-one: only the first that is left
+    most = rank.shape[0] - branch * (rank.shape[0] - 1)  # one-to-one: only the first that is left
+    taken = taken & (taken.cumsum(-1) <= most)
 
     weight = _weights(taken, score, quality)
     owner = row.new_full((slots,), rows).scatter_reduce_(0, slot, torch.where(taken, row, rows).flatten(), "amin")
