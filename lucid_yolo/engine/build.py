@@ -1,0 +1,154 @@
+"""From a configuration and a plan to the objects of a fit; nothing else instantiates what a configuration names."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import hydra
+import lightning as L
+import torch
+from omegaconf import OmegaConf
+
+from lucid_yolo.config.errors import ConfigError
+from lucid_yolo.config.paths import resolve_user_path
+from lucid_yolo.config.schema import DataConfig, RootConfig
+from lucid_yolo.data.index import SplitIndex
+from lucid_yolo.data.loader import TrainLoader, ValLoader
+from lucid_yolo.data.statistics import target_rows
+from lucid_yolo.data.workers import WorkerChoice, batch_bytes, choose_num_workers
+from lucid_yolo.engine.checkpoint import ModelInfo
+from lucid_yolo.engine.module import TrainingModule
+from lucid_yolo.perf.machine import Machine
+from lucid_yolo.perf.plan import RunPlan
+from lucid_yolo.tasks.base import Task
+
+TRAINER_DETERMINISM = {"strict": True, "warn-only": "warn", "off": False}
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Both splits of the data set."""
+
+    train: SplitIndex
+    val: SplitIndex
+
+
+def model_info(config: RootConfig, index: SplitIndex) -> ModelInfo:
+    """Describe the model for its checkpoints."""
+    return ModelInfo(
+        task=str(config.task.name),
+        variant=config.model.variant,
+        depth=config.model.depth,
+        width=config.model.width,
+        max_channels=config.model.max_channels,
+        class_names=index.class_names,
+        category_ids=index.category_ids,
+        image_size=config.data.image_size,
+        exif_orientation=config.data.exif_orientation.value,
+        data=json.dumps(
+            OmegaConf.to_container(OmegaConf.structured(_with_absolute_paths(config.data)), enum_to_str=True)
+        ),
+    )
+
+
+def _with_absolute_paths(data: DataConfig) -> DataConfig:
+    found = copy.copy(data)
+    for name in ("root", "train", "val", "train_images", "val_images"):
+        path = getattr(data, name)
+        if path is not None:
+            setattr(found, name, str(resolve_user_path(path)))
+    return found
+
+
+def build_module(config: RootConfig, plan: RunPlan, task: Task, index: SplitIndex, batches: int) -> TrainingModule:
+    """Build network, loss and training step.
+
+    Args:
+        config: the run.
+        plan: what is active.
+        task: what is learned.
+        index: training split, for its classes.
+        batches: batches an epoch.
+    """
+    model = task.build_model(config.model, index.num_classes)
+    loss = task.build_loss(config.task, index.num_classes, config.data.image_size)
+    return TrainingModule(
+        task=task,
+        model=model,
+        loss=loss,
+        config=config,
+        steps_per_epoch=-(-batches // config.trainer.accumulate),
+        max_epochs=config.trainer.max_epochs,
+        channels_last=bool(plan["channels_last"].active),
+    )
+
+
+def build_loaders(config: RootConfig, splits: Splits, *, num_workers: int, cuda: bool) -> tuple[TrainLoader, ValLoader]:
+    """Build both loaders."""
+    train = TrainLoader(
+        splits.train,
+        config.data,
+        seed=config.seed,
+        max_epochs=config.trainer.max_epochs,
+        num_workers=num_workers,
+        pin_memory=cuda,
+    )
+    val = ValLoader(splits.val, config.data, num_workers=num_workers, pin_memory=cuda)
+    return train, val
+
+
+def choose_workers(config: RootConfig, index: SplitIndex, machine: Machine) -> WorkerChoice:
+    """Choose how many processes prepare training batches."""
+    data = config.data
+    rows = target_rows(index, data)
+    return choose_num_workers(
+        data.num_workers,
+        cores=machine.cores,
+        free_shm=machine.shm_free,
+        batch_bytes=batch_bytes(batch_size=data.batch_size, image_size=data.image_size, rows=rows),
+        batches=-(-len(index) // data.batch_size),
+    )
+
+
+def build_trainer(
+    config: RootConfig, plan: RunPlan, *, device: torch.device, callbacks: Sequence[L.Callback], root: Path
+) -> L.Trainer:
+    """Build Lightning's loop with our callbacks only."""
+    return L.Trainer(
+        accelerator="gpu" if device.type == "cuda" else device.type,
+        devices=1,
+        precision=str(plan["precision"].active),  # type: ignore[arg-type]
+        max_epochs=config.trainer.max_epochs,
+        max_steps=-1 if config.trainer.max_steps is None else config.trainer.max_steps,
+        accumulate_grad_batches=config.trainer.accumulate,
+        deterministic=TRAINER_DETERMINISM[str(plan["deterministic"].active)],  # type: ignore[arg-type]
+        callbacks=list(callbacks),
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        limit_val_batches=0,
+        num_sanity_val_steps=0,
+        benchmark=False,
+        default_root_dir=root,
+    )
+
+
+def build_loggers(extra: Sequence[Any]) -> list[Any]:
+    """Instantiate the additional Lightning loggers of ``logger.extra``.
+
+    Raises:
+        ConfigError: one of them cannot be made.
+    """
+    loggers = []
+    for position, settings in enumerate(extra):
+        try:
+            loggers.append(hydra.utils.instantiate(settings))
+        except hydra.errors.InstantiationException as error:
+            raise ConfigError([f"logger.extra[{position}] cannot be built: {error}"]) from None
+    return loggers

@@ -1,0 +1,171 @@
+"""What a checkpoint says about itself, and how a model is rebuilt from one.
+
+A checkpoint is Lightning's, with plain containers only, so that ``torch.load(weights_only=True)`` reads it. The block
+``lucid_yolo`` describes the model; the averaged weights are the keys ``ema.module.*`` of ``state_dict``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+from omegaconf import OmegaConf
+from torch import nn
+
+from lucid_yolo.config.errors import RunError
+from lucid_yolo.config.schema import DataConfig, ExifOrientation, ModelConfig, TaskName
+from lucid_yolo.tasks import get_task
+from lucid_yolo.tasks.base import Task
+
+BLOCK = "lucid_yolo"
+FORMAT = 1
+AVERAGED = "ema.module."
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """What has to be known to use a trained model.
+
+    Attributes:
+        task: what it was trained for.
+        variant: scale of the network.
+        depth: depth multiple.
+        width: width multiple.
+        max_channels: widest layer before scaling.
+        class_names: one name a class.
+        category_ids: the data set's own id of each class.
+        image_size: training canvas in pixels.
+        exif_orientation: rule for turned pictures.
+        data: the run's data settings as JSON, with absolute paths, so that ``validate`` finds the data again.
+    """
+
+    task: str
+    variant: str
+    depth: float
+    width: float
+    max_channels: int
+    class_names: tuple[str, ...]
+    category_ids: tuple[int, ...]
+    image_size: int
+    exif_orientation: str
+    data: str
+
+    def as_plain(self) -> dict[str, Any]:
+        """Turn into containers that a restricted unpickler accepts."""
+        return {
+            "format": FORMAT,
+            **asdict(self),
+            "class_names": list(self.class_names),
+            "category_ids": list(self.category_ids),
+        }
+
+    @classmethod
+    def from_plain(cls, block: dict[str, Any]) -> ModelInfo:
+        """Read the block of a checkpoint."""
+        values = {k: v for k, v in block.items() if k in cls.__dataclass_fields__}
+        values["class_names"] = tuple(values["class_names"])
+        values["category_ids"] = tuple(values["category_ids"])
+        return cls(**values)
+
+    def model_config(self) -> ModelConfig:
+        """The scale as a configuration."""
+        return ModelConfig(variant=self.variant, depth=self.depth, width=self.width, max_channels=self.max_channels)
+
+    def data_config(self) -> DataConfig:
+        """The data settings of the run."""
+        settings = OmegaConf.merge(OmegaConf.structured(DataConfig), json.loads(self.data))
+        data = OmegaConf.to_object(settings)
+        assert isinstance(data, DataConfig)
+        return data
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A model ready for use.
+
+    Attributes:
+        model: network with the averaged weights, in evaluation mode.
+        task: its task.
+        info: classes, size, rules.
+        path: where it came from.
+    """
+
+    model: nn.Module
+    task: Task
+    info: ModelInfo
+    path: Path
+
+    @property
+    def exif_orientation(self) -> ExifOrientation:
+        """Rule for turned pictures."""
+        return ExifOrientation(self.info.exif_orientation)
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """Read a checkpoint of this project.
+
+    Raises:
+        RunError: no such file, not a checkpoint, or not one of this project.
+    """
+    if path.is_dir():
+        path = path / "checkpoints" / "best.ckpt"
+    if not path.exists():
+        raise RunError(f"checkpoint={path}: no such file. A run keeps its own in <run_dir>/checkpoints/best.ckpt.")
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
+        reason = str(error).splitlines()[0]
+        raise RunError(f"checkpoint={path} cannot be read as a checkpoint of this project: {reason}") from None
+    if not isinstance(content, dict) or BLOCK not in content or "state_dict" not in content:
+        raise RunError(f"checkpoint={path} was not written by lucid_yolo: it has no block '{BLOCK}'.")
+    found = content[BLOCK].get("format")
+    if found != FORMAT:
+        raise RunError(f"checkpoint={path} has format {found!r}; this version reads format {FORMAT}.")
+    return content
+
+
+def load_model(path: Path, *, device: torch.device) -> TrainedModel:
+    """Rebuild the averaged model of a checkpoint.
+
+    Args:
+        path: checkpoint file, or a run directory (its best checkpoint).
+        device: where to put it.
+
+    Raises:
+        RunError: see ``read_checkpoint``.
+    """
+    content = read_checkpoint(path)
+    info = ModelInfo.from_plain(content[BLOCK])
+    task = get_task(TaskName(info.task))
+    model = task.build_model(info.model_config(), len(info.class_names))
+    weights = {k.removeprefix(AVERAGED): v for k, v in content["state_dict"].items() if k.startswith(AVERAGED)}
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise RunError(f"checkpoint={path} does not fit the model it describes: {reason}") from None
+    return TrainedModel(model=model.to(device).eval().requires_grad_(False), task=task, info=info, path=path)
+
+
+def save_atomically(trainer: L.Trainer, path: Path) -> None:
+    """Write a checkpoint beside its place and rename it there, so that a crash never leaves half a file."""
+    partial = path.with_suffix(".partial")
+    trainer.save_checkpoint(partial, weights_only=False)
+    os.replace(partial, path)
+
+
+def copy_atomically(source: Path, target: Path) -> None:
+    """Give a finished checkpoint a second name, by link where the file system can."""
+    partial = target.with_suffix(".partial")
+    partial.unlink(missing_ok=True)
+    try:
+        os.link(source, partial)
+    except OSError:
+        partial.write_bytes(source.read_bytes())
+    os.replace(partial, target)

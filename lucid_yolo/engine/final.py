@@ -1,0 +1,83 @@
+"""The end of a run: the best checkpoint scored with every decoder, as numbers, table and pictures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from rich.table import Table
+
+from lucid_yolo.data.loader import ValLoader
+from lucid_yolo.engine.checkpoint import load_model
+from lucid_yolo.engine.console import RunConsole
+from lucid_yolo.engine.evaluate import Evaluation, evaluate
+from lucid_yolo.engine.pictures import PictureWriter
+from lucid_yolo.engine.prepare import Prepared
+from lucid_yolo.engine.run_dir import RunDir
+from lucid_yolo.tasks.base import Decoder, Task
+
+
+def no_metrics(task: Task) -> dict[str, float | None]:
+    """Names of a run's scores, without values."""
+    names = [f"{name}{decoder.suffix}" for decoder in task.decoders for name in task.metric_names]
+    return dict.fromkeys(["primary", *names])
+
+
+def final_report(
+    prepared: Prepared, run_dir: RunDir, console: RunConsole, pictures: PictureWriter
+) -> dict[str, float | None]:
+    """Score the best checkpoint with every decoder and draw what it finds."""
+    task = prepared.task
+    metrics = no_metrics(task)
+    if not run_dir.best.exists():
+        return metrics
+    trained = load_model(run_dir.best, device=prepared.device)
+    loader = ValLoader(prepared.splits.val, prepared.config.data, num_workers=prepared.workers.count, pin_memory=False)
+    found = evaluate(
+        trained.model,
+        task,
+        task.decoders,
+        loader,
+        prepared.splits.val,
+        device=prepared.device,
+        precision=str(prepared.plan["precision"].active),
+    )
+    for decoder, evaluation in found.items():
+        for name, value in task.metric_values(evaluation.metrics).items():
+            metrics[f"{name}{decoder.suffix}"] = None if math.isnan(value) else value  # nothing to score
+    metrics["primary"] = metrics[task.primary]
+    console.print(metrics_table(task, found))
+    if prepared.config.logger.pictures:
+        _draw(prepared, run_dir, found[task.decoders[0]], pictures)
+    return metrics
+
+
+def metrics_table(task: Task, found: Mapping[Decoder, Evaluation]) -> Table:
+    """Scores by decoder."""
+    table = Table(title="Best checkpoint, averaged weights, validation split", title_justify="left")
+    table.add_column("decode")
+    for name in task.metric_names:
+        table.add_column(name, justify="right")
+    for decoder, evaluation in found.items():
+        values = task.metric_values(evaluation.metrics)
+        table.add_row(decoder.name, *(f"{values[name]:.4f}" for name in task.metric_names))
+    return table
+
+
+def _draw(prepared: Prepared, run_dir: RunDir, evaluation: Evaluation, pictures: PictureWriter) -> None:
+    from lucid_yolo.viz.report import write_curves, write_validation_pictures  # noqa: PLC0415 - imports matplotlib
+
+    index = prepared.splits.val
+    pictures.submit(
+        "validation",
+        lambda: write_validation_pictures(
+            run_dir.pictures,
+            index,
+            evaluation.detections,
+            evaluation.metrics,
+            class_names=index.class_names,
+            exif=prepared.config.data.exif_orientation,
+        ),
+    )
+    if run_dir.metrics.exists():
+        pictures.submit("curves", lambda: write_curves(run_dir.pictures, run_dir.metrics))

@@ -1,0 +1,186 @@
+"""The fit itself: loaders, module, callbacks, Lightning's loop, and the ways out of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import lightning as L
+import torch
+
+from lucid_yolo.config.errors import RunError
+from lucid_yolo.data.loader import TrainLoader, ValLoader
+from lucid_yolo.engine import build, report
+from lucid_yolo.engine.callbacks import ClockAfterEpoch, Saver, StepReader, Validator
+from lucid_yolo.engine.checkpoint import read_checkpoint
+from lucid_yolo.engine.console import RunConsole
+from lucid_yolo.engine.datamodule import TrainData
+from lucid_yolo.engine.environment import numeric_settings
+from lucid_yolo.engine.evaluate import evaluate
+from lucid_yolo.engine.interrupt import FitStopped, StopSignal
+from lucid_yolo.engine.metrics_log import MetricsLog
+from lucid_yolo.engine.module import TrainingModule
+from lucid_yolo.engine.pictures import NUM_BATCHES, BatchPictures, PictureWriter
+from lucid_yolo.engine.plan import model_line
+from lucid_yolo.engine.prepare import Prepared
+from lucid_yolo.engine.progress import Progress
+from lucid_yolo.engine.run_dir import RunDir
+from lucid_yolo.engine.timing import FitTiming
+from lucid_yolo.nn.complexity import Deployable, count
+from lucid_yolo.tasks.base import Task
+
+
+@dataclass(frozen=True)
+class FitOutcome:
+    """How a fit ended.
+
+    Attributes:
+        status: "finished" or "interrupted".
+        seconds: from the start of the loop to its end.
+        best_epoch: epoch of the best checkpoint, from 0; None when none was validated.
+        parameters: parameters of both branches.
+        flops: operations of the deployed branch.
+    """
+
+    status: str
+    seconds: float
+    best_epoch: int | None
+    parameters: int
+    flops: int
+
+
+def run_fit(
+    prepared: Prepared,
+    run_dir: RunDir,
+    console: RunConsole,
+    timing: FitTiming,
+    pictures: PictureWriter,
+    extra_callbacks: Sequence[L.Callback] = (),
+) -> FitOutcome:
+    """Train until the last epoch or until the user stops it.
+
+    Args:
+        prepared: the run.
+        run_dir: where its files go.
+        console: where it prints.
+        timing: its clock.
+        pictures: who draws.
+        extra_callbacks: the user's, called before ours.
+
+    Raises:
+        RunError: the loss was not finite, or memory ran out.
+    """
+    config, task, splits = prepared.config, prepared.task, prepared.splits
+    cuda = prepared.device.type == "cuda"
+    L.seed_everything(config.seed, workers=False, verbose=False)
+    train_loader, val_loader = build.build_loaders(config, splits, num_workers=prepared.workers.count, cuda=cuda)
+    module = build.build_module(config, prepared.plan, task, splits.train, len(train_loader))
+    size = count(cast(Deployable, module.model), config.data.image_size)
+    console.print(model_line(config.model.variant, size, splits.train.num_classes, config.data.image_size))
+    resume = run_dir.last if config.resume is not None else None
+    metrics = MetricsLog(
+        run_dir.metrics if config.logger.csv else None,
+        run_dir.tensorboard if config.logger.tensorboard else None,
+        columns=_columns(task),
+        loggers=build.build_loggers(config.logger.extra),
+        resume_step=None if resume is None else int(read_checkpoint(resume)["global_step"]),
+    )
+    drawn = BatchPictures(
+        pictures, run_dir=run_dir, index=splits.train, num_batches=NUM_BATCHES if config.logger.pictures else 0
+    )
+    progress = Progress(console, live=True, silent=not config.logger.progress)
+    with StopSignal() as stop, numeric_settings(deterministic=str(prepared.plan["deterministic"].active), cuda=cuda):
+        saver, callbacks = _callbacks(prepared, run_dir, train_loader, val_loader, metrics, progress, timing, stop)
+        trainer = build.build_trainer(
+            config, prepared.plan, device=prepared.device, callbacks=[*extra_callbacks, *callbacks], root=run_dir.root
+        )
+        begun = time.perf_counter()
+        try:
+            trainer.fit(module, datamodule=TrainData(train_loader, drawn.take), ckpt_path=resume, weights_only=True)
+            status = "finished"
+        except (FitStopped, KeyboardInterrupt, SystemExit):
+            status = "interrupted"
+        except torch.OutOfMemoryError:
+            raise RunError(_out_of_memory(prepared)) from None
+        finally:
+            progress.close()
+            metrics.close()
+    return FitOutcome(
+        status=status,
+        seconds=time.perf_counter() - begun,
+        best_epoch=saver.best_epoch,
+        parameters=size.parameters,
+        flops=size.flops,
+    )
+
+
+def _callbacks(
+    prepared: Prepared,
+    run_dir: RunDir,
+    train_loader: TrainLoader,
+    val_loader: ValLoader,
+    metrics: MetricsLog,
+    progress: Progress,
+    timing: FitTiming,
+    stop: StopSignal,
+) -> tuple[Saver, list[L.Callback]]:
+    """Order matters: read the losses, validate, save, and only then let the clock go on."""
+    config, task, splits = prepared.config, prepared.task, prepared.splits
+    first = task.decoders[0]
+
+    def score(module: TrainingModule) -> dict[str, float]:
+        found = evaluate(
+            module.ema.module,
+            task,
+            (first,),
+            val_loader,
+            splits.val,
+            device=module.device,
+            precision=str(prepared.plan["precision"].active),
+        )
+        return {f"val/{k}": v for k, v in task.metric_values(found[first].metrics).items()}
+
+    reader = StepReader(
+        loader=train_loader,
+        index=splits.train,
+        metrics=metrics,
+        progress=progress,
+        timing=timing,
+        run_dir=run_dir,
+        part_names=task.part_names,
+    )
+    validator = Validator(
+        score=score,
+        primary=f"val/{task.primary}",
+        metrics=metrics,
+        progress=progress,
+        every=config.trainer.val_every,
+    )
+    saver = Saver(run_dir=run_dir, info=build.model_info(config, splits.train), validator=validator, stop=stop)
+    callbacks: list[L.Callback] = [reader, validator, saver, ClockAfterEpoch(reader)]
+    return saver, callbacks
+
+
+def _columns(task: Task) -> tuple[str, ...]:
+    return (
+        "train/total",
+        *(f"train/{name}" for name in task.part_names),
+        "lr",
+        "images_per_second",
+        "data_wait_share",
+        "gpu_mib",
+        *(f"val/{name}" for name in task.metric_names),
+    )
+
+
+def _out_of_memory(prepared: Prepared) -> str:
+    data = prepared.config.data
+    smaller = max(1, data.batch_size // 2)
+    total = torch.cuda.get_device_properties(prepared.device).total_memory / report.MIB
+    return (
+        f"The GPU ran out of memory ({total:.0f} MiB in all) at data.batch_size={data.batch_size} and "
+        f"data.image_size={data.image_size}: set data.batch_size={smaller} trainer.accumulate="
+        f"{prepared.config.trainer.accumulate * 2} for the same effective batch, or a smaller data.image_size or model."
+    )

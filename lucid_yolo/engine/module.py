@@ -1,0 +1,130 @@
+"""The training step: scale, network, assignment, losses; clip, update and average follow in Lightning's hooks.
+
+From the uint8 batch to the updated weights nothing is read on the host and no shape depends on data (16-mixed has the
+one read of its loss scaler).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import lightning as L
+import torch
+from torch import Tensor, nn
+
+from lucid_yolo.config.schema import RootConfig
+from lucid_yolo.data.batch import Batch
+from lucid_yolo.engine.step_log import StepLog
+from lucid_yolo.ops.images import scale_images
+from lucid_yolo.optim.build import build_optimizer
+from lucid_yolo.optim.clip import clip_gradients
+from lucid_yolo.optim.ema import Ema
+from lucid_yolo.optim.schedule import lr_factor
+from lucid_yolo.tasks.base import Task
+
+
+class TrainingModule(L.LightningModule):
+    """Model, averaged model, loss and optimizer of one fit.
+
+    Args:
+        task: what is learned.
+        model: the network.
+        loss: its objective, with a 0-d buffer ``alpha``.
+        config: the run.
+        steps_per_epoch: weight updates an epoch.
+        max_epochs: planned epochs.
+        channels_last: memory layout of images and weights.
+    """
+
+    def __init__(
+        self,
+        *,
+        task: Task,
+        model: nn.Module,
+        loss: nn.Module,
+        config: RootConfig,
+        steps_per_epoch: int,
+        max_epochs: int,
+        channels_last: bool,
+    ) -> None:
+        super().__init__()
+        self.task = task
+        self.config = config
+        self.steps_per_epoch = steps_per_epoch
+        self.max_epochs = max_epochs
+        self.memory_format = torch.channels_last if channels_last else torch.contiguous_format
+        self.model: nn.Module = model.to(memory_format=self.memory_format)  # type: ignore[call-overload]
+        self.ema = Ema(self.model, decay=config.trainer.ema.decay, ramp=config.trainer.ema.ramp)
+        self.loss = loss
+        self.step_log: StepLog | None = None
+        self.recent_images: deque[Tensor] = deque(maxlen=config.trainer.log_every)
+        self._finite: Tensor | None = None
+        self._alpha_epoch = -1
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """Build the optimizer; the schedule is a pure function of the step, see ``on_train_batch_start``."""
+        return build_optimizer(self.model, self.config.optimizer)
+
+    def on_fit_start(self) -> None:
+        """Put the buffers of the loop on the device."""
+        self.step_log = StepLog(self.config.trainer.log_every, 1 + len(self.task.part_names), self.device)
+        self._finite = torch.ones((), dtype=torch.bool, device=self.device)
+        self._alpha_epoch = -1
+
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        """Set what depends on the step or the epoch: learning rate and branch weight."""
+        factor = self.lr_factor()
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.config.optimizer.lr * factor
+        if self._alpha_epoch != self.current_epoch:
+            self._alpha_epoch = self.current_epoch
+            self.task.set_epoch(self.loss, self.current_epoch, self.max_epochs)
+        self.recent_images.append(batch.indices)
+
+    def lr_factor(self) -> float:
+        """Factor of the learning rate at the next update."""
+        settings = self.config.optimizer
+        total = self.steps_per_epoch * self.max_epochs
+        warmup = min(round(settings.warmup_epochs * self.steps_per_epoch), max(total - 1, 0))
+        return lr_factor(self.global_step, total_steps=total, warmup_steps=warmup, final_ratio=settings.final_lr_ratio)
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """The optimizer itself, without Lightning's wrapper."""
+        return self.trainer.optimizers[0]
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """Compute the loss of one batch."""
+        images = scale_images(batch.images_nchw(), memory_format=self.memory_format)
+        losses: Any = self.loss(self.model(images), batch.targets)
+        total = losses.total.detach()
+        assert self.step_log is not None
+        assert self._finite is not None
+        self.step_log.append(total, losses.parts)
+        self._finite.logical_and_(torch.isfinite(total))
+        loss: Tensor = losses.total
+        return loss
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clip by the global norm and hold the update back where loss or norm is not finite."""
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        norm = clip_gradients(parameters, self.config.trainer.clip_norm)
+        assert self._finite is not None
+        allowed = self._finite
+        if self.trainer.precision != "16-mixed":  # there the loss scaler skips overflown gradients by itself
+            allowed = allowed & torch.isfinite(norm)
+        optimizer.update_allowed = allowed  # type: ignore[attr-defined]
+
+    def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
+        """Update the weights, then their average."""
+        super().optimizer_step(*args, **kwargs)
+        optimizer = self.optimizer
+        self.ema.update(self.model, allowed=optimizer.update_allowed)  # type: ignore[attr-defined]
+        assert self._finite is not None
+        self._finite.fill_(True)

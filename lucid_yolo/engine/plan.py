@@ -1,0 +1,81 @@
+"""The verb ``plan``: what a run would do, without running."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from omegaconf import DictConfig
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
+
+from lucid_yolo.config.compose import to_root
+from lucid_yolo.config.schema import RootConfig
+from lucid_yolo.data.readers import read_splits
+from lucid_yolo.nn.complexity import Complexity, Deployable, count
+from lucid_yolo.perf.machine import describe_machine
+from lucid_yolo.perf.plan import RunPlan, resolve
+from lucid_yolo.perf.rules import data_facts
+from lucid_yolo.tasks import get_task
+
+
+@dataclass(frozen=True)
+class PlanReport:
+    """A plan and the size of the model it would train.
+
+    Attributes:
+        plan: flags.
+        model: parameters of both branches, operations of the deployed one.
+        num_classes: classes of the data.
+        image_size: training canvas in pixels.
+        variant: scale of the network.
+    """
+
+    plan: RunPlan
+    model: Complexity
+    num_classes: int
+    image_size: int
+    variant: str
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Show the plan and one line about the model."""
+        table: Table = self.plan.render()
+        yield table
+        yield model_line(self.variant, self.model, self.num_classes, self.image_size)
+
+    def _repr_html_(self) -> str:
+        """Show the same in a notebook."""
+        console = Console(record=True, width=120, file=None, quiet=False)
+        with console.capture():
+            console.print(self)
+        return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+
+
+def model_line(variant: str, model: Complexity, num_classes: int, image_size: int) -> str:
+    """Size of a model in a sentence."""
+    return (
+        f"model {variant}: {model.parameters / 1e6:.2f} M parameters (both branches), {model.flops / 1e9:.1f} GFLOPs "
+        f"(deployed branch, {image_size} px, {num_classes} classes)"
+    )
+
+
+def plan(config: RootConfig | DictConfig) -> PlanReport:
+    """Resolve a configuration without training.
+
+    Raises:
+        ConfigError: rules that refuse.
+        DataError: the data cannot be read.
+    """
+    root = to_root(config)
+    machine = describe_machine(root)
+    resolve(root, machine, None)  # what is refused without the data is refused before reading it
+    train, val = read_splits(root.data)
+    resolved = resolve(root, machine, data_facts(train, val, image_size=root.data.image_size))
+    model = get_task(root.task.name).build_model(root.model, train.num_classes)
+    return PlanReport(
+        plan=resolved,
+        model=count(cast(Deployable, model), root.data.image_size),
+        num_classes=train.num_classes,
+        image_size=root.data.image_size,
+        variant=root.model.variant,
+    )

@@ -1,0 +1,163 @@
+"""The verb ``predict``: pictures in, overlays, JSON and YOLO text out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from lucid_yolo.config.errors import RunError
+from lucid_yolo.config.paths import resolve_user_path
+from lucid_yolo.config.verbs import PredictConfig, SaveConfig
+from lucid_yolo.data.geometry import letterboxed
+from lucid_yolo.data.image import read_image
+from lucid_yolo.engine.checkpoint import TrainedModel, load_model
+from lucid_yolo.engine.device import choose_device
+from lucid_yolo.engine.sources import list_sources
+from lucid_yolo.eval.predictions_io import detection_records, output_stems, write_json, write_yolo, yolo_lines
+from lucid_yolo.ops.detections import Detections
+from lucid_yolo.ops.images import scale_images
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a model found in one picture.
+
+    Attributes:
+        name: file, or a made-up name for pixels from memory.
+        pixels: (H, W, 3) uint8 RGB, as the model saw it before scaling (after the EXIF rule).
+        detections: best first.
+        class_names: one name a class.
+    """
+
+    name: str
+    pixels: NDArray[np.uint8]
+    detections: Detections
+    class_names: tuple[str, ...]
+
+    def overlay(self) -> NDArray[np.uint8]:
+        """Draw the detections on a copy of the picture, (H, W, 3) uint8 RGB."""
+        from lucid_yolo.viz.draw import draw_detections  # noqa: PLC0415 - only who draws needs it
+
+        return draw_detections(self.pixels, self.detections, self.class_names)
+
+    def show(self) -> None:
+        """Show the overlay: inline in a notebook, in a viewer elsewhere."""
+        from PIL import Image  # noqa: PLC0415 - only who looks needs it
+
+        picture = Image.fromarray(self.overlay())
+        try:
+            from IPython import get_ipython  # noqa: PLC0415
+            from IPython.display import display  # noqa: PLC0415
+        except ImportError:
+            picture.show()
+            return
+        if get_ipython() is None:
+            picture.show()
+        else:
+            display(picture)  # type: ignore[no-untyped-call]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Plain records: file, class, score, box as left, top, width, height in pixels."""
+        return detection_records(self.name, self.detections, self.class_names)
+
+    def __len__(self) -> int:
+        return len(self.detections)
+
+
+class Predictions(tuple[Prediction, ...]):
+    """Predictions of several pictures; one picture's can be used directly (``.show()``)."""
+
+    __slots__ = ()
+
+    def show(self) -> None:
+        """Show every overlay."""
+        for one in self:
+            one.show()
+
+
+def predict(config: PredictConfig) -> Predictions:
+    """Run a checkpoint over pictures, and write what the settings ask for into ``config.out``.
+
+    Args:
+        config: settings; ``source`` is a path, a folder, a pattern, (H, W, 3) uint8 RGB pixels, or a list of these.
+
+    Raises:
+        RunError: the checkpoint cannot be used, or the output folder is taken.
+        DataError: a picture cannot be found or read.
+    """
+    sources = list_sources(config.source)
+    trained = load_model(resolve_user_path(config.checkpoint), device=choose_device(config.accelerator))
+    out = claim_output(resolve_user_path(config.out)) if config.out is not None else None
+    stems = output_stems([name for name, _ in sources])
+    found = []
+    for start in range(0, len(sources), config.batch_size):
+        chunk = sources[start : start + config.batch_size]
+        pictures = [pixels if pixels is not None else _read(name, trained) for name, pixels in chunk]
+        detections = detect(trained, pictures, decode=config.decode)
+        for (name, _), pixels, one, stem in zip(chunk, pictures, detections, stems[start:], strict=False):
+            prediction = Prediction(name, pixels, one.above(config.confidence), trained.info.class_names)
+            found.append(prediction)
+            if out is not None:
+                _write(out, stem, prediction, config.save)
+    if out is not None and config.save.json:
+        write_json(out / "predictions.json", (record for one in found for record in one.records()))
+    return Predictions(found)
+
+
+def detect(trained: TrainedModel, pictures: Sequence[NDArray[np.uint8]], *, decode: str) -> list[Detections]:
+    """Run a model on a batch of pictures.
+
+    Args:
+        trained: the model.
+        pictures: (H, W, 3) uint8 RGB each.
+        decode: name of the decoder.
+
+    Returns:
+        Detections of each picture, in its own pixels.
+    """
+    size = trained.info.image_size
+    canvases, boxes = zip(*(letterboxed(pixels, size) for pixels in pictures), strict=True)
+    device = next(trained.model.parameters()).device
+    images = scale_images(
+        torch.from_numpy(np.stack(canvases)).to(device).permute(0, 3, 1, 2), memory_format=torch.contiguous_format
+    )
+    decoder = next(d for d in trained.task.decoders if d.name == decode)
+    with torch.no_grad():
+        predictions = trained.model(images)
+    return trained.task.decode(decoder, predictions, boxes, size)
+
+
+def claim_output(path: Path) -> Path:
+    """Make the output folder; results of an earlier call are never written over.
+
+    Raises:
+        RunError: the folder holds files already or cannot be made.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        taken = any(path.iterdir())
+    except OSError as error:
+        raise RunError(f"out={path} cannot be used: {error.strerror}. Choose another folder.") from None
+    if taken:
+        raise RunError(f"out={path} is not empty. Choose a new or an empty folder.")
+    return path
+
+
+def _read(name: str, trained: TrainedModel) -> NDArray[np.uint8]:
+    return read_image(name, exif=trained.exif_orientation)
+
+
+def _write(out: Path, stem: str, one: Prediction, save: SaveConfig) -> None:
+    from lucid_yolo.viz.draw import save_picture  # noqa: PLC0415 - only who writes needs it
+
+    height, width = one.pixels.shape[:2]
+    if save.overlay:
+        save_picture(one.overlay(), out / "overlays" / f"{stem}.png")
+    if save.txt:
+        write_yolo(out / "labels", stem, yolo_lines(one.detections, width=width, height=height))

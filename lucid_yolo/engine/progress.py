@@ -1,0 +1,101 @@
+"""How a fit shows itself: a live bar on a terminal, one line an epoch everywhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from lucid_yolo.engine.console import RunConsole
+
+
+@dataclass(frozen=True)
+class EpochRow:
+    """Latest values of an epoch (means since the last reading)."""
+
+    epoch: int
+    values: Mapping[str, float]
+
+    def text(self) -> str:
+        """Render for a person: losses, learning rate, speed, waiting, memory."""
+        losses = "  ".join(
+            f"{name.removeprefix('train/')} {value:.3f}"
+            for name, value in self.values.items()
+            if name.startswith("train/")
+        )
+        text = (
+            f"{losses}  lr {self.values['lr']:.2e}  {self.values['images_per_second']:.0f} img/s  "
+            f"data wait {100 * self.values['data_wait_share']:.0f} %"
+        )
+        if "gpu_mib" in self.values:
+            text += f"  gpu {self.values['gpu_mib']:.0f} MiB"
+        return text
+
+
+class Progress:
+    """Shows a fit.
+
+    Args:
+        console: where to print.
+        live: draw a moving bar (only where the terminal can).
+        silent: show nothing but errors.
+    """
+
+    def __init__(self, console: RunConsole, *, live: bool, silent: bool) -> None:
+        self._console = console
+        self._silent = silent
+        self._bar: Bar | None = None
+        self._task: TaskID | None = None
+        self._row: EpochRow | None = None
+        self._max_epochs = 0
+        self._batches = 0
+        self._draw = live and not silent and console.terminal.is_terminal
+
+    def start(self, max_epochs: int, batches: int) -> None:
+        """Open the bar."""
+        self._max_epochs, self._batches = max_epochs, batches
+        if self._draw:
+            self._bar = Bar(
+                TextColumn("[bold]epoch {task.fields[epoch]}"),
+                BarColumn(bar_width=24),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(),
+                TextColumn("{task.fields[row]}"),
+                console=self._console.terminal,
+                transient=True,
+            )
+            self._task = self._bar.add_task("", total=batches, epoch=f"1/{max_epochs}", row="")
+            self._bar.start()
+
+    def advance(self, batches_done: int) -> None:
+        """Move the bar."""
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=batches_done)
+
+    def update(self, row: EpochRow, batches_done: int) -> None:
+        """Show new values; the epoch's line is printed with its last ones."""
+        self._row = row
+        label = f"{row.epoch + 1}/{self._max_epochs}"
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=batches_done, epoch=label, row=row.text())
+        if batches_done >= self._batches:
+            self._say(f"epoch {label}  {row.text()}")
+
+    def validated(self, epoch: int, values: Mapping[str, float]) -> None:
+        """Show the scores of a validation."""
+        text = "  ".join(f"{name.removeprefix('val/')} {value:.3f}" for name, value in values.items())
+        self._say(f"epoch {epoch + 1}/{self._max_epochs}  validation: {text}")
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def _say(self, text: str) -> None:
+        if self._silent:
+            self._console.log(text)
+        else:
+            self._console.print(text)

@@ -1,0 +1,161 @@
+"""The verb ``train``: plan, claim, fit, report."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import lightning as L
+from omegaconf import DictConfig, OmegaConf
+
+from lucid_yolo.bench import record
+from lucid_yolo.config.compose import to_root
+from lucid_yolo.config.errors import LucidError, RunError
+from lucid_yolo.config.paths import resolve_user_path
+from lucid_yolo.config.schema import RootConfig
+from lucid_yolo.engine import report
+from lucid_yolo.engine.checkpoint import read_checkpoint
+from lucid_yolo.engine.console import RunConsole
+from lucid_yolo.engine.final import final_report, no_metrics
+from lucid_yolo.engine.fit import run_fit
+from lucid_yolo.engine.pictures import PictureWriter
+from lucid_yolo.engine.prepare import Prepared, prepare
+from lucid_yolo.engine.run_dir import RunDir, claim, reopen
+from lucid_yolo.engine.timing import FitTiming
+from lucid_yolo.perf.plan import RunPlan
+
+
+def train(
+    config: RootConfig | DictConfig, *, callbacks: Sequence[L.Callback] = (), started: float | None = None
+) -> report.TrainResult:
+    """Train a model.
+
+    Args:
+        config: the run.
+        callbacks: further Lightning callbacks, called before the project's own.
+        started: ``time.perf_counter()`` at the start of the process; now unless given.
+
+    Returns:
+        the result; ``status`` is "interrupted" after Ctrl-C.
+
+    Raises:
+        ConfigError: the configuration is refused.
+        DataError: the data cannot be used.
+        RunError: the run cannot start, or diverged, or ran out of memory.
+    """
+    timing = FitTiming(started=time.perf_counter())
+    process_start = timing.started if started is None else started
+    root = to_root(config)
+    prepared = prepare(root)
+    run_dir = _open_run_dir(root)
+    with RunConsole(run_dir.log) as console:
+        _record_start(run_dir, root, prepared.plan)
+        summary = _Summary(run_dir, prepared)
+        summary.write(status="running")
+        console.print(prepared.plan.render())
+        prepared.plan.warn()
+        for sentence in filter(None, (prepared.workers.note, prepared.workers.warning)):
+            console.print(sentence)
+        pictures = PictureWriter()
+        try:
+            outcome = run_fit(prepared, run_dir, console, timing, pictures, callbacks)
+            finished = outcome.status == "finished"
+            metrics = final_report(prepared, run_dir, console, pictures) if finished else no_metrics(prepared.task)
+        except BaseException as error:
+            summary.write(status="failed", error=f"{type(error).__name__}: {error}")
+            if not isinstance(error, LucidError):
+                console.log(f"failed: {type(error).__name__}: {error}")
+            raise
+        finally:
+            problems = pictures.finish()
+        for problem in problems:
+            console.print(problem)
+        result = report.TrainResult(
+            status=outcome.status,
+            run_dir=run_dir.root,
+            checkpoint=run_dir.best if run_dir.best.exists() else None,
+            metrics=metrics,
+            plan=prepared.plan,
+            timing=report.timing_values(
+                timing, total_seconds=time.perf_counter() - process_start, fit_seconds=outcome.seconds
+            ),
+            memory=report.memory_values(prepared.device),
+            model={"parameters": outcome.parameters, "flops": outcome.flops},
+        )
+        summary.write_result(result, best_epoch=outcome.best_epoch)
+        console.print(_closing_words(result))
+    return result
+
+
+def _open_run_dir(root: RootConfig) -> RunDir:
+    if root.resume is None:
+        return claim(resolve_user_path(root.run_dir))
+    run_dir = reopen(resolve_user_path(root.resume))
+    progress = read_checkpoint(run_dir.last)["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]
+    if progress >= root.trainer.max_epochs:
+        raise RunError(
+            f"resume={run_dir.root}: that run has trained its {progress} epochs, nothing is left to do. "
+            "Raise trainer.max_epochs to go on."
+        )
+    return run_dir
+
+
+def _record_start(run_dir: RunDir, root: RootConfig, plan: RunPlan) -> None:
+    OmegaConf.save(OmegaConf.structured(root), run_dir.config)
+    OmegaConf.save(OmegaConf.create(list(root.overrides)), run_dir.overrides)
+    run_dir.plan.write_text(plan.to_json(), encoding="utf-8")
+
+
+class _Summary:
+    """Writes summary.json: at the start, and with what is known at the end."""
+
+    def __init__(self, run_dir: RunDir, prepared: Prepared) -> None:
+        self._run_dir = run_dir
+        self._values: dict[str, Any] = {
+            "status": "running",
+            "error": None,
+            "metrics": no_metrics(prepared.task),
+            "timing": dict.fromkeys(report.TIMING_KEYS),
+            "memory": dict.fromkeys(report.MEMORY_KEYS),
+            "model": None,
+            "best_epoch": None,
+            "plan": prepared.plan.as_dict(),
+            "versions": record.versions(),
+            "commit": record.commit(),
+            "device": record.device_name(prepared.device),
+            "driver": record.driver_version(prepared.device),
+            "command": shlex.join(sys.argv),
+            "seed": prepared.config.seed,
+            "run_dir": str(run_dir.root),
+        }
+
+    def write(self, *, status: str, error: str | None = None) -> None:
+        """Write the state of a run without a result."""
+        self._values |= {"status": status, "error": error}
+        record.write_record(self._run_dir.summary, self._values)
+
+    def write_result(self, result: report.TrainResult, *, best_epoch: int | None) -> None:
+        """Write a finished or interrupted run."""
+        self._values |= {
+            "metrics": dict(result.metrics),
+            "timing": dict(result.timing),
+            "memory": dict(result.memory),
+            "model": dict(result.model),
+            "best_epoch": best_epoch,
+        }
+        self.write(status=result.status)
+
+
+def _closing_words(result: report.TrainResult) -> str:
+    resume = f"lucid-yolo train resume={shlex.quote(str(result.run_dir))}"
+    if result.status == "interrupted":
+        return f"Stopped on request; the state is saved. Go on with: {resume}"
+    lines = [f"Everything about this run: {result.run_dir}"]
+    if result.checkpoint is not None:
+        lines.append(
+            f"Try it: lucid-yolo predict checkpoint={shlex.quote(str(result.checkpoint))} source=PICTURE_OR_FOLDER"
+        )
+    return "\n".join(lines)

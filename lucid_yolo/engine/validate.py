@@ -1,0 +1,135 @@
+"""The verb ``validate``: score a checkpoint on a data set, with a report and pictures."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console, ConsoleOptions, RenderResult
+
+from lucid_yolo.config.errors import RunError
+from lucid_yolo.config.paths import resolve_user_path
+from lucid_yolo.config.schema import DataConfig
+from lucid_yolo.config.verbs import ValidateConfig
+from lucid_yolo.data.index import SplitIndex
+from lucid_yolo.data.loader import ValLoader
+from lucid_yolo.data.readers import read_split
+from lucid_yolo.engine.checkpoint import TrainedModel, load_model
+from lucid_yolo.engine.device import choose_device
+from lucid_yolo.engine.evaluate import Evaluation, evaluate
+from lucid_yolo.engine.final import metrics_table
+from lucid_yolo.engine.predict import claim_output
+from lucid_yolo.tasks.base import Decoder
+
+
+@dataclass(frozen=True)
+class ValidationReport:
+    """Scores of a checkpoint.
+
+    Attributes:
+        metrics: names as in a run's summary.
+        details: per decoder everything that the evaluator gives, plain.
+        out: folder of report and pictures; None when nothing was written.
+        trained: the model.
+        evaluations: by decoder.
+    """
+
+    metrics: Mapping[str, float | None]
+    details: Mapping[str, Any]
+    out: Path | None
+    trained: TrainedModel
+    evaluations: Mapping[Decoder, Evaluation]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Show the scores by decoder."""
+        yield metrics_table(self.trained.task, self.evaluations)
+        if self.out is not None:
+            yield f"Report and pictures: {self.out}"
+
+
+def validate(config: ValidateConfig) -> ValidationReport:
+    """Score a checkpoint in float32 on one split of a data set, with every decoder.
+
+    Raises:
+        RunError: the checkpoint cannot be used, its classes are others, or the output folder is taken.
+        DataError: the data cannot be read.
+    """
+    trained = load_model(resolve_user_path(config.checkpoint), device=choose_device(config.accelerator))
+    data = _data_config(config, trained)
+    index = read_split(data, config.split.value)
+    _check_classes(index, trained)
+    out = claim_output(resolve_user_path(config.out)) if config.out is not None else None
+    device = next(trained.model.parameters()).device
+    task = trained.task
+    loader = ValLoader(index, data, num_workers=data.num_workers or 0, pin_memory=False)
+    found = evaluate(trained.model, task, task.decoders, loader, index, device=device, precision="32-true")
+    metrics: dict[str, float | None] = {"primary": None}
+    for decoder, evaluation in found.items():
+        for name, value in task.metric_values(evaluation.metrics).items():
+            metrics[f"{name}{decoder.suffix}"] = None if math.isnan(value) else value  # nothing to score
+    metrics["primary"] = metrics[task.primary]
+    details = {d.name: e.metrics.as_dict(index.class_names) for d, e in found.items()}
+    if out is not None:
+        _write(out, config, index, found[task.decoders[0]], metrics, details, trained)
+    return ValidationReport(metrics=metrics, details=details, out=out, trained=trained, evaluations=found)
+
+
+def _data_config(config: ValidateConfig, trained: TrainedModel) -> DataConfig:
+    """The run's data settings with what the user changes; another root forgets the files named in the old one."""
+    data = trained.info.data_config()
+    if config.root is not None:
+        data.root = config.root
+        data.train = data.val = data.train_images = data.val_images = None
+    if config.val is not None:
+        setattr(data, config.split.value, config.val)
+    if config.val_images is not None:
+        setattr(data, f"{config.split.value}_images", config.val_images)
+    if config.batch_size is not None:
+        data.batch_size, data.val_batch_size = config.batch_size, None
+    if config.num_workers is not None:
+        data.num_workers = config.num_workers
+    return data
+
+
+def _check_classes(index: SplitIndex, trained: TrainedModel) -> None:
+    if index.class_names != trained.info.class_names:
+        raise RunError(
+            f"checkpoint={trained.path} knows the classes {list(trained.info.class_names)}, "
+            f"but {index.source} has {list(index.class_names)}. "
+            "Validate on data with the same classes in the same order."
+        )
+
+
+def _write(
+    out: Path,
+    config: ValidateConfig,
+    index: SplitIndex,
+    evaluation: Evaluation,
+    metrics: Mapping[str, float | None],
+    details: Mapping[str, Any],
+    trained: TrainedModel,
+) -> None:
+    from lucid_yolo.viz.report import write_validation_pictures  # noqa: PLC0415 - imports matplotlib
+
+    report = {
+        "checkpoint": str(trained.path),
+        "split": config.split.value,
+        "source": index.source,
+        "metrics": dict(metrics),
+        "details": dict(details),
+        "torch": torch.__version__,
+    }
+    (out / "report.json").write_text(json.dumps(report, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    write_validation_pictures(
+        out,
+        index,
+        evaluation.detections,
+        evaluation.metrics,
+        class_names=index.class_names,
+        exif=trained.exif_orientation,
+    )

@@ -1,0 +1,102 @@
+"""The eager step on a CUDA device: no synchronisation, few kernels, the same bits twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+
+import lucid_yolo as ly
+from lucid_yolo.bench.step import StepRig, Workload, count_kernels
+from lucid_yolo.config.compose import compose, to_root
+from lucid_yolo.engine.train import train
+
+pytestmark = pytest.mark.gpu
+
+SMALL = [
+    "data=shapes",
+    "data.options.num_train=32",
+    "data.options.num_val=8",
+    "data.num_workers=2",
+    "data.augment.mosaic=1.0",
+    "data.recipe.epochs=4",
+    "data.recipe.val_every=4",
+    "logger.tensorboard=false",
+]
+Compose = Callable[..., Any]
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Compose:
+    def make(*overrides: str, run: str = "run") -> Any:
+        return ly.compose([*SMALL, f"run_dir='{tmp_path / run}'", *overrides])
+
+    return make
+
+
+class ForbidSynchronisation(L.Callback):
+    """Makes every synchronisation between a batch's arrival and its updated weights an error, from the third step on."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def on_train_batch_start(self, trainer: L.Trainer, *_: Any) -> None:
+        if trainer.global_step >= 2:
+            torch.cuda.set_sync_debug_mode("error")
+            self.steps += 1
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+@pytest.mark.parametrize("optimizer", ["musgd", "sgd", "adamw"])
+def test_step_never_waits_for_the_device(small: Compose, precision: str, optimizer: str) -> None:
+    watch = ForbidSynchronisation()
+    try:
+        result = train(small(f"precision={precision}", f"optimizer={optimizer}"), callbacks=[watch])
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert result.status == "finished"
+    assert watch.steps == 6
+    assert result.memory["peak_allocated_mib"] > 0
+
+
+def test_a_planted_synchronisation_is_seen(small: Compose) -> None:
+    class Reads(ForbidSynchronisation):
+        def on_before_optimizer_step(self, trainer: L.Trainer, module: Any, *_: Any) -> None:
+            module.step_log._rows.sum().item()
+
+    try:
+        with pytest.raises(RuntimeError, match="synchroniz"):
+            train(small(), callbacks=[Reads()])
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def test_half_precision_with_a_scaler_trains(small: Compose) -> None:
+    result = train(small("precision=16-mixed"))
+    assert result.status == "finished"
+    assert result.plan["precision"].active == "16-mixed"
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+def test_deterministic_run_repeats_bit_for_bit(small: Compose, precision: str) -> None:
+    states = []
+    for run in ("first", "second"):
+        result = train(small(f"precision={precision}", run=run))
+        states.append(torch.load(result.run_dir / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"])
+    assert states[0].keys() == states[1].keys()
+    assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
+
+
+def test_nano_step_launches_few_kernels() -> None:
+    config = to_root(compose())
+    rig = StepRig(Workload(batch=4), config)
+    for _ in range(3):
+        rig.step()
+    assert count_kernels(rig) <= 2600
