@@ -138,7 +138,7 @@ def read_request(overrides: Sequence[str], *, config_dirs: Sequence[str | Path] 
     Raises:
         ConfigError: the search path names something else than folders.
     """
-    rest = list(overrides)
+    rest = [_with_home(line) for line in overrides]
     folders = [resolve_user_path(folder) for folder in config_dirs]
     for value in _take(rest, SEARCH_PATH):
         entries = value if isinstance(value, list) else [value]
@@ -253,6 +253,12 @@ def _strays(config: DictConfig) -> list[str]:
         if dataclasses.is_dataclass(kind) and leaf not in {field.name for field in dataclasses.fields(kind)}:
             found.append(key)
     return found
+
+
+def _with_home(line: str) -> str:
+    """Quote ``key=~/path``: shells leave it alone and Hydra's grammar cannot read it."""
+    key, equals, value = line.partition("=")
+    return record.as_override(key, value) if equals and value.startswith("~/") else line
 
 
 def _take(lines: list[str], key: str) -> list[Any]:

@@ -81,6 +81,7 @@ def _parse(overrides: Sequence[str], tree: GroupTree) -> tuple[list[str], Parsed
             continue
         try:
             override = parser.parse_override(line)
+            override.config_loader = tree.loader  # glob() looks options up
         except HydraException:
             found.append(
                 f"{line!r} cannot be read. Quote values with spaces or special characters twice: \"key='a value'\"."
@@ -132,8 +133,6 @@ def _group_problems(override: Override, tree: GroupTree) -> Iterator[str]:
     if override.is_sweep_override() and not options:
         yield f"{line!r} selects nothing. Options of {group}: {_listed(tree, group)}."
     for option in options:
-        if option == "null" and group == "experiment":
-            continue
         if not tree.has_option(group, option):
             yield problems.unknown_option(group, option, tree.options(group))
         elif (file := tree.hidden_by_package(group, option)) is not None:

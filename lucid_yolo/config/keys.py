@@ -118,7 +118,7 @@ def value_problem(root: DictConfig, key: str, value: Any) -> str | None:
 
 def choices(node: Node | None) -> tuple[str, ...]:
     """The texts of a closed set; empty for any other node."""
-    return tuple(member.value for member in node.enum_type) if isinstance(node, EnumNode) else ()
+    return tuple(node.enum_type[name].name for name in node.enum_type.__members__) if isinstance(node, EnumNode) else ()
 
 
 def _fits(node: Node, value: Any) -> bool:

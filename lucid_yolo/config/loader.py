@@ -14,6 +14,7 @@ import yaml  # type: ignore[import-untyped]
 from hydra import version
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import ConfigRepository
+from hydra._internal.defaults_list import create_defaults_list
 from hydra._internal.utils import create_config_search_path
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.config_store import ConfigStore
@@ -85,6 +86,7 @@ class GroupTree:
         setup_globals()
         register_schemas()
         self.loader = ConfigLoaderImpl(search_path(self.user_dirs))
+        self._selections: dict[tuple[str, ...], Selection] = {}  # used again only where no file of a user changes one
 
     @property
     def _repository(self) -> ConfigRepository:
@@ -142,14 +144,21 @@ class GroupTree:
         Raises:
             ConfigError: Hydra cannot make a defaults list, or a file cannot be read.
         """
+        key = tuple(group_overrides)
+        if not self.user_dirs and key in self._selections:
+            return self._selections[key]
         try:
-            defaults = self.loader.compute_defaults_list(CONFIG_NAME, list(group_overrides), RunMode.RUN)
+            parsed, files_read = self.loader._parse_overrides_and_create_caching_repo(CONFIG_NAME, list(key))
+            defaults = create_defaults_list(
+                repo=files_read, config_name=CONFIG_NAME, overrides_list=parsed, prepend_hydra=True, skip_missing=False
+            )
             own = [entry for entry in defaults.defaults if self._user_file(entry) is None]
-            reference = self.loader._compose_config_from_defaults_list(own, self._repository)
+            reference = self.loader._compose_config_from_defaults_list(own, files_read)
         except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
             raise ConfigError([plain(error)]) from None
         files = tuple(file for file in map(self._user_file, defaults.defaults) if file is not None)
-        return Selection(reference, files, dict(defaults.overrides.known_choices))
+        self._selections[key] = Selection(reference, files, dict(defaults.overrides.known_choices))
+        return self._selections[key]
 
     def compose(self, overrides: Sequence[str], *, multirun: bool = False) -> DictConfig:
         """Compose with Hydra, its own node included.

@@ -1,0 +1,73 @@
+"""Settings of validate and predict are as strict as a run's configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lucid_yolo.config.errors import ConfigError
+from lucid_yolo.config.verbs import (
+    DecodeName,
+    PredictConfig,
+    SaveConfig,
+    SplitName,
+    ValidateConfig,
+    make_settings,
+    parse_settings,
+)
+
+
+def test_arguments_become_typed_settings() -> None:
+    config = parse_settings(
+        PredictConfig,
+        [
+            "checkpoint=runs/a=b/best.ckpt",
+            "source=photos/*[0-9] (1).jpg",
+            "confidence=1e-1",
+            "decode=one_to_many",
+            "save.txt=true",
+        ],
+    )
+    assert config == PredictConfig(
+        checkpoint="runs/a=b/best.ckpt",
+        source="photos/*[0-9] (1).jpg",
+        confidence=0.1,
+        decode=DecodeName.ONE_TO_MANY,
+        save=SaveConfig(txt=True),
+    )
+    assert parse_settings(ValidateConfig, ["checkpoint=1", "split=train", "batch_size=4"]) == ValidateConfig(
+        checkpoint="1", split=SplitName.TRAIN, batch_size=4
+    )
+
+
+def test_every_problem_is_named_at_once() -> None:
+    lines = ["chekpoint=x", "confidence=2", "confidence=3", "decode=nms", "save.overlay=yes", "batch_size=1.5", "word"]
+    with pytest.raises(ConfigError) as caught:
+        parse_settings(PredictConfig, lines)
+    text = str(caught.value)
+    assert "There is no setting 'chekpoint'. Did you mean 'checkpoint'?" in text
+    assert "confidence: 2 is out of range, it must be at least 0 and at most 1" in text
+    assert "'confidence' is set more than once" in text
+    assert "decode: 'nms' is not one of one_to_one, one_to_many" in text
+    assert "save.overlay: 'yes' is not true or false" in text
+    assert "batch_size: 1.5 is not a whole number" in text
+    assert "'word' is no setting: write key=value" in text
+    assert "checkpoint must be given" in text
+    assert "source must be given" in text
+    assert len(caught.value.problems) == 9
+
+
+def test_keyword_arguments_from_python() -> None:
+    pixels = np.zeros((4, 4, 3), np.uint8)
+    config = make_settings(
+        PredictConfig, {"checkpoint": Path("a/b.ckpt"), "source": pixels, "save": {"overlay": False}, "confidence": 0}
+    )
+    assert config.checkpoint == "a/b.ckpt"
+    assert config.source is pixels
+    assert (config.save, config.confidence) == (SaveConfig(overlay=False), 0.0)
+    with pytest.raises(ConfigError, match="Did you mean 'confidence'"):
+        make_settings(PredictConfig, {"checkpoint": "a", "source": "b", "confidense": 0.5})
+    with pytest.raises(ConfigError, match="accelerator: 'gpu' is not one of auto, cpu, cuda, mps"):
+        make_settings(ValidateConfig, {"checkpoint": "a", "accelerator": "gpu"})
