@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 
 import pytest
 import torch
@@ -18,14 +19,16 @@ pytestmark = pytest.mark.gpu
 ANCHORS, CLASSES, BATCH, ROWS = make_anchors(640, (8, 16, 32)), 8, 4, 128
 
 
-@pytest.fixture
+@contextmanager
 def strict() -> Iterator[None]:
     """Refuse operations that run in random order and calls that wait for the device."""
     torch.use_deterministic_algorithms(True)
     torch.cuda.set_sync_debug_mode("error")
-    yield
-    torch.cuda.set_sync_debug_mode("default")
-    torch.use_deterministic_algorithms(False)
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+        torch.use_deterministic_algorithms(False)
 
 
 def make_case(device: str, objects: int, dtype: torch.dtype = torch.float32) -> tuple[Predictions, Targets]:
@@ -51,19 +54,18 @@ def run(device: str, objects: int, dtype: torch.dtype = torch.float32) -> list[t
     """Parts and gradients."""
     predictions, targets = make_case(device, objects, dtype)
     loss = DetectionLoss(CLASSES, ANCHORS, LossConfig(), AssignerConfig()).to(device)
-    with torch.autocast(device, torch.bfloat16, enabled=dtype != torch.float32):
-        losses = loss(predictions, targets)
-    losses.total.backward()
+    with strict() if device == "cuda" else nullcontext():
+        with torch.autocast(device, torch.bfloat16, enabled=dtype != torch.float32):
+            losses = loss(predictions, targets)
+        losses.total.backward()
     gradients = [leaf.grad for branch in predictions for leaf in branch]
     return [losses.parts, *(g for g in gradients if g is not None)]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("objects", [0, 100])
-@pytest.mark.usefixtures("strict")
 def test_no_wait_and_the_same_bits_twice(objects: int, dtype: torch.dtype) -> None:
     first, second = run("cuda", objects, dtype), run("cuda", objects, dtype)
-    torch.cuda.set_sync_debug_mode("default")
     assert len(first) == 5
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
@@ -74,13 +76,12 @@ def test_equals_the_cpu(objects: int) -> None:
         torch.testing.assert_close(there.cpu(), here, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.usefixtures("strict")
-def test_decoders_do_not_wait() -> None:
-    predictions, _ = make_case("cuda", 0)
+def test_decoders_do_not_wait_and_equal_the_cpu() -> None:
+    there, _ = make_case("cuda", 0)
+    here, _ = make_case("cpu", 0)
     anchors = ANCHORS.to("cuda")
-    decoded = [decode_one_to_one(predictions.one_to_one, anchors), decode_one_to_many(predictions.one_to_many, anchors)]
-    torch.cuda.set_sync_debug_mode("default")
-    cpu, _ = make_case("cpu", 0)
-    expected = [decode_one_to_one(cpu.one_to_one, ANCHORS), decode_one_to_many(cpu.one_to_many, ANCHORS)]
+    with strict():
+        decoded = decode_one_to_one(there.one_to_one, anchors), decode_one_to_many(there.one_to_many, anchors)
+    expected = decode_one_to_one(here.one_to_one, ANCHORS), decode_one_to_many(here.one_to_many, ANCHORS)
     for got, wanted in zip(decoded, expected, strict=True):
         torch.testing.assert_close(got.scores.cpu(), wanted.scores, rtol=1e-5, atol=1e-6)
