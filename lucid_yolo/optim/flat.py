@@ -167,10 +167,7 @@ class FlatOptimizer(torch.optim.Optimizer):
         """Everything that the layout of a group depends on."""
         live = ("params", *self.HYPERPARAMETERS)
         fixed: list[object] = [(name, value) for name, value in group.items() if name not in live]
-        return fixed + [
-            p.grad if p.grad is None else (p.stride(), p.device, p.dtype, p.grad.layout, _gradient_stride(p))
-            for p in group["params"]
-        ]
+        return fixed + [_form(p, p.grad) for p in group["params"]]
 
     def _partition(self) -> Iterator[tuple[dict[str, Any], list[Tensor]]]:
         """Divide every group's parameters with gradients by device and type."""
@@ -240,6 +237,13 @@ class FlatOptimizer(torch.optim.Optimizer):
         self._groups = None
 
 
+def _form(parameter: Tensor, grad: Tensor | None) -> object:
+    if grad is None:
+        return None
+    stride = grad.stride() if grad.layout == torch.strided else None
+    return parameter.stride(), stride, parameter.device, parameter.dtype
+
+
 def _gradient_stride(parameter: Tensor) -> tuple[int, ...]:
     """Strides of the gradient where it lies in memory as its parameter does, else those of the parameter.
 
@@ -247,7 +251,8 @@ def _gradient_stride(parameter: Tensor) -> tuple[int, ...]:
     have a fast path only for strides that are the same in every dimension.
     """
     stride, grad = parameter.stride(), parameter.grad
-    if grad is None or grad.layout != torch.strided or grad.stride() == stride:
+    assert grad is not None
+    if grad.stride() == stride:
         return stride
     same = all(s == g for n, s, g in zip(parameter.shape, stride, grad.stride(), strict=True) if n > 1)
     return grad.stride() if same else stride
