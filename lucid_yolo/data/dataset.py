@@ -11,7 +11,7 @@ from lucid_yolo.data.augment import draw_plan, is_closed, sample_generator
 from lucid_yolo.data.collate import ValItem
 from lucid_yolo.data.geometry import letterboxed
 from lucid_yolo.data.index import SplitIndex
-from lucid_yolo.data.sample import Renderer, Sample
+from lucid_yolo.data.sample import Renderer, Sample, learnable
 from lucid_yolo.data.source import ImageSource, PictureSource
 from lucid_yolo.data.transforms import Transforms
 
@@ -41,7 +41,7 @@ class TrainDataset(Dataset[Sample]):
         self._seed = seed
         self._max_epochs = max_epochs
         self._source = PictureSource(index, config, images)
-        self._render = Renderer(index, config.image_size, Transforms(config.augment.transforms))
+        self._render = Renderer(learnable(index), config.image_size, Transforms(config.augment.transforms))
 
     def __len__(self) -> int:
         return len(self._index)

@@ -68,8 +68,12 @@ def boxes_to_points(boxes: NDArray[np.floating]) -> PointSet:
     Args:
         boxes: (N, 4) xyxy.
     """
-    corners = boxes.astype(np.float64)[:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 2)
-    return PointSet(corners, np.arange(len(boxes) + 1, dtype=np.int64) * 4, PointKind.BOX)
+    corners = np.empty((len(boxes), 4, 2))
+    corners[:, 0::3, 0] = boxes[:, 0:1]
+    corners[:, 1:3, 0] = boxes[:, 2:3]
+    corners[:, 0:2, 1] = boxes[:, 1:2]
+    corners[:, 2:4, 1] = boxes[:, 3:4]
+    return PointSet(corners.reshape(-1, 2), np.arange(0, 4 * len(boxes) + 1, 4), PointKind.BOX)
 
 
 def visible(envelopes: NDArray[np.float64], size: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
@@ -90,21 +94,34 @@ def visible(envelopes: NDArray[np.float64], size: int) -> tuple[NDArray[np.float
     return clipped, keep
 
 
-def translation(x: float, y: float) -> Matrix:
-    """Move by (x, y)."""
-    return np.array([[1.0, 0.0, x], [0.0, 1.0, y]])
-
-
-def compose(outer: Matrix, inner: Matrix) -> Matrix:
-    """Return the map ``p -> outer(inner(p))``."""
-    linear = outer[:, :2] @ inner[:, :2]
-    return np.column_stack([linear, outer[:, :2] @ inner[:, 2] + outer[:, 2]])
-
-
 def inverse(matrix: Matrix) -> Matrix:
     """Return the map that undoes ``matrix``."""
     linear = np.linalg.inv(matrix[:, :2])
     return np.column_stack([linear, -linear @ matrix[:, 2]])
+
+
+def scaled_first(matrix: Matrix, x: float, y: float) -> Matrix:
+    """Return the map that scales by (x, y) and then applies ``matrix``."""
+    scaled: Matrix = matrix * np.array([x, y, 1.0])
+    return scaled
+
+
+def moved_first(matrix: Matrix, x: float, y: float) -> Matrix:
+    """Return the map that moves by (x, y) and then applies ``matrix``."""
+    moved = matrix.copy()
+    moved[:, 2] += matrix[:, 0] * x + matrix[:, 1] * y
+    return moved
+
+
+def picture_envelope(matrix: Matrix, width: int, height: int) -> tuple[float, float, float, float]:
+    """Smallest upright box, xyxy, around a picture that ``matrix`` places."""
+    (a, b, x), (c, d, y) = matrix.tolist()
+    return (
+        x + min(0.0, a * width) + min(0.0, b * height),
+        y + min(0.0, c * width) + min(0.0, d * height),
+        x + max(0.0, a * width) + max(0.0, b * height),
+        y + max(0.0, c * width) + max(0.0, d * height),
+    )
 
 
 def linear_part(*, degrees: float, scale: float, shear_x: float, shear_y: float) -> NDArray[np.float64]:
@@ -137,14 +154,13 @@ def paste(canvas: NDArray[np.uint8], picture: NDArray[np.uint8], matrix: Matrix)
         matrix: picture coordinates to canvas coordinates.
     """
     height, width = picture.shape[:2]
-    points = PointSet(np.array([[0.0, 0], [width, 0], [width, height], [0, height]]), np.array([0, 4]), PointKind.BOX)
-    envelope = points.warped(matrix).envelopes()[0]
-    left, top, right, bottom = (int(edge) for edge in np.ceil(envelope - 0.5).clip(0, canvas.shape[0]))
+    edges = picture_envelope(matrix, width, height)
+    left, top, right, bottom = (min(max(math.ceil(edge - 0.5), 0), len(canvas)) for edge in edges)
     if left >= right or top >= bottom:
         return
-    back = compose(inverse(matrix), translation(left, top))
-    # OpenCV counts from pixel centres: p + 0.5 on both sides.
-    centred = compose(translation(-0.5, -0.5), compose(back, translation(0.5, 0.5)))
+    back = moved_first(inverse(matrix), left, top)
+    centred = moved_first(back, 0.5, 0.5)  # OpenCV counts from pixel centres, on both sides
+    centred[:, 2] -= 0.5
     region = canvas[top:bottom, left:right]
     upright = matrix[0, 1] == 0 and matrix[1, 0] == 0
     warped = cv2.warpAffine(

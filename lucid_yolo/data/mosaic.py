@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lucid_yolo.data.augment import Placement
-from lucid_yolo.data.geometry import Matrix, boxes_to_points, compose, linear_part, translation
+from lucid_yolo.data.geometry import Matrix, linear_part, moved_first, picture_envelope
 
 
 def tile_matrices(placement: Placement, sizes: Sequence[tuple[int, int]], image_size: int) -> list[Matrix]:
@@ -27,14 +27,13 @@ def tile_matrices(placement: Placement, sizes: Sequence[tuple[int, int]], image_
         For each picture the matrix from its pixels to the canvas.
     """
     window = _window(placement, image_size)
-    return [compose(window, translation(*corner)) for corner in _corners(placement, sizes, image_size)]
+    return [moved_first(window, *corner) for corner in _corners(placement, sizes, image_size)]
 
 
 def is_seen(matrix: Matrix, size: tuple[int, int], image_size: int) -> bool:
     """Whether the upright envelope of a placed picture reaches into the canvas."""
-    picture = np.array([[0, 0, size[0], size[1]]], np.float64)
-    left, top, right, bottom = boxes_to_points(picture).warped(matrix).envelopes()[0]
-    return bool(right > 0 and bottom > 0 and left < image_size and top < image_size)
+    left, top, right, bottom = picture_envelope(matrix, *size)
+    return right > 0 and bottom > 0 and left < image_size and top < image_size
 
 
 def _corners(placement: Placement, sizes: Sequence[tuple[int, int]], image_size: int) -> list[tuple[float, float]]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from lucid_yolo.data.augment import Placement, SamplePlan
-from lucid_yolo.data.geometry import Matrix, blank, boxes_to_points, paste, visible
+from lucid_yolo.data.geometry import Matrix, blank, boxes_to_points, paste, scaled_first, visible
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.mosaic import is_seen, tile_matrices
 from lucid_yolo.data.source import PictureSource, SharedPictures
@@ -68,7 +68,7 @@ class Tile:
 
 def seen_tiles(placement: Placement, index: SplitIndex, image_size: int) -> list[Tile]:
     """Place the pictures of a canvas and leave out those that the window misses: they need no decoding."""
-    sizes = [_scaled(index, image, image_size) for image in placement.images]
+    sizes = [scaled_size(width, height, image_size) for width, height in index.sizes[list(placement.images)].tolist()]
     matrices = tile_matrices(placement, sizes, image_size)
     return [
         Tile(image, matrix)
@@ -78,35 +78,41 @@ def seen_tiles(placement: Placement, index: SplitIndex, image_size: int) -> list
 
 
 def place_objects(tiles: list[Tile], index: SplitIndex, image_size: int) -> Objects:
-    """Carry the objects of the pictures to the canvas and keep those still worth learning; crowds never are.
+    """Carry the objects of the pictures to the canvas and keep those still worth learning.
 
     Args:
         tiles: pictures of the canvas.
-        index: their labels.
+        index: their labels, see `learnable`.
         image_size: side of the canvas.
     """
     boxes, classes = [np.zeros((0, 4))], [np.zeros(0, np.int64)]
     for tile in tiles:
         rows = index.rows(tile.image)
-        learned = ~index.crowd[rows]
-        factors = np.tile(_scaled(index, tile.image, image_size) / index.sizes[tile.image], 2)
-        points = boxes_to_points(index.boxes[rows][learned] * factors)
-        boxes.append(points.warped(tile.matrix).envelopes())
-        classes.append(index.classes[rows][learned])
+        width, height = index.sizes[tile.image].tolist()
+        scaled_width, scaled_height = scaled_size(width, height, image_size)
+        from_original = scaled_first(tile.matrix, scaled_width / width, scaled_height / height)
+        boxes.append(boxes_to_points(index.boxes[rows]).warped(from_original).envelopes())
+        classes.append(index.classes[rows])
     clipped, keep = visible(np.concatenate(boxes), image_size)
     return Objects(clipped[keep].astype(np.float32), np.concatenate(classes)[keep])
 
 
-def _scaled(index: SplitIndex, image: int, image_size: int) -> tuple[int, int]:
-    width, height = index.sizes[image].tolist()
-    return scaled_size(width, height, image_size)
+def learnable(index: SplitIndex) -> SplitIndex:
+    """Leave out crowds: they are never positives."""
+    keep = ~index.crowd
+    before = np.concatenate([[0], np.cumsum(keep)])
+    return replace(
+        index,
+        offsets=before[index.offsets],
+        **{name: getattr(index, name)[keep] for name in ("boxes", "classes", "crowd", "areas")},
+    )
 
 
 class Renderer:
     """Turns plans into samples.
 
     Args:
-        index: the split.
+        index: the split, see `learnable`.
         image_size: side of the canvas.
         transforms: further transforms that the configuration lists.
     """

@@ -7,10 +7,10 @@ import numpy as np
 from lucid_yolo.config.schema import DataConfig
 from lucid_yolo.data.augment import draw_plan
 from lucid_yolo.data.index import SplitIndex
-from lucid_yolo.data.sample import place_objects, seen_tiles
+from lucid_yolo.data.sample import learnable, place_objects, seen_tiles
 
 MIN_ROWS = 16
-_SAMPLES = 1024
+_SAMPLES = 512
 _BATCHES = 4000
 _SHARE = 0.999
 
@@ -28,6 +28,7 @@ def target_rows(index: SplitIndex, config: DataConfig) -> int:
     Returns:
         A power of two, at least `MIN_ROWS`.
     """
+    index = learnable(index)
     generator = np.random.default_rng(0)
     images = generator.integers(len(index), size=_SAMPLES).tolist()
     counts = np.array([_count(index, config, image, generator) for image in images])

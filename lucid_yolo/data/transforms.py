@@ -84,7 +84,7 @@ class Transforms:
         import albumentations  # noqa: PLC0415  (seconds; most runs list nothing)
 
         transforms = [_build_entry(albumentations, entry, f"[{i}]") for i, entry in enumerate(self._listed)]
-        self._with_boxes = not all(isinstance(one, albumentations.ImageOnlyTransform) for one in transforms)
+        self._with_boxes = not all(_only_pixels(albumentations, one) for one in transforms)
         parameters = albumentations.BboxParams(
             format="pascal_voc", label_fields=[_ROWS], min_visibility=MIN_VISIBLE, clip=True
         )
@@ -97,6 +97,13 @@ class Transforms:
                 "transforms must keep size and type: remove those that resize, crop or normalize"
             )
         return np.ascontiguousarray(image)
+
+
+def _only_pixels(library: Any, transform: Any) -> bool:
+    """Whether boxes need not travel along: carrying them costs time though they stay where they are."""
+    if isinstance(transform, library.BaseCompose):
+        return all(_only_pixels(library, one) for one in transform.transforms)
+    return isinstance(transform, library.ImageOnlyTransform)
 
 
 def _build_entry(library: Any, entry: Any, where: str) -> Any:
