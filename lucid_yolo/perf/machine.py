@@ -108,10 +108,7 @@ def describe_machine(config: RootConfig) -> Machine:
     """
     requested = config.trainer.accelerator
     # Only cuda, mps and auto need torch to look; a request for cpu stays quick.
-    devices = () if requested == "cpu" else _cuda_devices()
-    present = (
-        ("cpu",) if requested == "cpu" else ("cpu", *(["cuda"] if devices else []), *(["mps"] if _has_mps() else []))
-    )
+    present = ("cpu",) if requested == "cpu" else find_accelerators()
     accelerator, reason = choose_accelerator(requested, present)
     limits = read_limits()
     return Machine(
@@ -119,7 +116,7 @@ def describe_machine(config: RootConfig) -> Machine:
         accelerator=accelerator,
         accelerator_reason=reason,
         accelerators=present,
-        cuda_devices=devices,
+        cuda_devices=_cuda_devices() if "cuda" in present else (),
         torch_version=version("torch"),
         triton=find_spec("triton") is not None,
         host_compiler=next((path for name in _compilers() if (path := shutil.which(name))), None),
@@ -128,6 +125,14 @@ def describe_machine(config: RootConfig) -> Machine:
         shm_free=shutil.disk_usage("/dev/shm").free if os.path.isdir("/dev/shm") else None,
         start_method=multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0],
     )
+
+
+def find_accelerators() -> tuple[str, ...]:
+    """What torch can compute on here: cpu, and cuda and mps where they are present."""
+    import torch  # noqa: PLC0415
+
+    found = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    return tuple(name for name, there in found.items() if there)
 
 
 def choose_accelerator(requested: str, present: tuple[str, ...]) -> tuple[str, str]:
@@ -196,18 +201,10 @@ def _meminfo_available(path: Path) -> int | None:
 def _cuda_devices() -> tuple[CudaDevice, ...]:
     import torch  # noqa: PLC0415
 
-    if not torch.cuda.is_available():
-        return ()
     found = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
     return tuple(
         CudaDevice(name=p.name, capability=(p.major, p.minor), memory=p.total_memory, bf16=p.major >= 8) for p in found
     )
-
-
-def _has_mps() -> bool:
-    import torch  # noqa: PLC0415
-
-    return bool(torch.backends.mps.is_available())
 
 
 def _plain(value: Any) -> Any:
