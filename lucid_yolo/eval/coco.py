@@ -17,7 +17,10 @@ from pycocotools.cocoeval import COCOeval
 
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.eval.columns import DetectionColumns, ImageDetections, to_columns, to_xywh
+from lucid_yolo.eval.confusion import confusion_matrix
 from lucid_yolo.eval.metrics import BoxMetrics, ConfidenceCurves
+
+__all__ = ["BoxMetrics", "evaluate_boxes", "to_coco_json"]
 
 CONFIDENCES = np.linspace(0.0, 1.0, 1001)
 IOU_50, IOU_75 = 0, 5  # rows of the IoU axis of COCOeval's results
@@ -81,7 +84,9 @@ def evaluate_boxes(index: SplitIndex, detections: ImageDetections) -> BoxMetrics
     evaluator = _CocoEval(truth, found, "bbox")
     evaluator.evaluate()
     evaluator.accumulate()
-    return _summarize(index, columns, evaluator)
+    curves = _confidence_curves(index, evaluator.evalImgs)
+    confusion = confusion_matrix(index, detections, confidence=curves.best_confidence())
+    return _summarize(index, columns, evaluator, curves, confusion)
 
 
 def to_coco_json(index: SplitIndex, detections: ImageDetections) -> list[dict[str, Any]]:
@@ -138,7 +143,13 @@ def _detection_rows(columns: DetectionColumns, ranks: NDArray[np.int64]) -> list
     ]
 
 
-def _summarize(index: SplitIndex, columns: DetectionColumns, evaluator: COCOeval) -> BoxMetrics:
+def _summarize(
+    index: SplitIndex,
+    columns: DetectionColumns,
+    evaluator: COCOeval,
+    curves: ConfidenceCurves,
+    confusion: NDArray[np.int64],
+) -> BoxMetrics:
     precision = _undefined_to_nan(evaluator.eval["precision"])  # (10 IoUs, 101 recalls, C, 4 areas, 3 limits)
     recall = _undefined_to_nan(evaluator.eval["recall"])  # (10, C, 4, 3)
     scores = _undefined_to_nan(evaluator.eval["scores"])
@@ -158,7 +169,8 @@ def _summarize(index: SplitIndex, columns: DetectionColumns, evaluator: COCOeval
         recall_points=np.asarray(evaluator.params.recThrs, np.float64),
         precision=at_100[IOU_50, ..., AREA_ALL],
         scores=scores[IOU_50, :, :, AREA_ALL, DETS_100],
-        curves=_confidence_curves(index, evaluator.evalImgs),
+        curves=curves,
+        confusion=confusion,
         images=len(index),
         detections=len(columns),
         invalid=columns.invalid,

@@ -76,6 +76,7 @@ class BoxMetrics:
         precision: (101, C) interpolated precision at IoU 0.5; NaN for a class without objects.
         scores: (101, C) confidence at which that recall is reached, 0 where it never is; NaN likewise.
         curves: counts by confidence.
+        confusion: (C + 1, C + 1) counts at ``best_confidence``, see ``eval.confusion``.
         images: images evaluated.
         detections: detections evaluated.
         invalid: detections left out because a number was not finite.
@@ -96,6 +97,7 @@ class BoxMetrics:
     precision: NDArray[np.float64]
     scores: NDArray[np.float64]
     curves: ConfidenceCurves
+    confusion: NDArray[np.int64]
     images: int
     detections: int
     invalid: int

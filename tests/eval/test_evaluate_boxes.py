@@ -14,7 +14,9 @@ import pytest
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
+from lucid_yolo.config.schema import DataConfig
 from lucid_yolo.data.index import SplitIndex
+from lucid_yolo.data.readers import read_split
 from lucid_yolo.eval.coco import evaluate_boxes, to_coco_json
 from lucid_yolo.eval.columns import to_xywh
 from lucid_yolo.eval.metrics import BoxMetrics
@@ -196,6 +198,34 @@ def test_perfect_detections_of_real_data(test_data, file):
     assert metrics.ar100 == pytest.approx(1.0, abs=1e-9)
     assert metrics.best_f1 == 1.0
     assert metrics.best_confidence == pytest.approx(0.45, abs=1e-3)  # every threshold from 0 to 0.9 is as good
+
+
+@pytest.mark.parametrize(
+    ("root", "train", "val", "images"),
+    [
+        ("bccd", "converted/instances_train.json", "converted/instances_val.json", ("JPEGImages", "JPEGImages")),
+        (
+            "coco_open",
+            "annotations/instances_train2017.json",
+            "annotations/instances_val2017.json",
+            ("images/train2017", "images/val2017"),
+        ),
+    ],
+)
+def test_perfect_detections_of_a_split_as_the_project_reads_it(test_data, root, train, val, images):
+    folder = test_data / root
+    config = DataConfig(
+        format="coco",
+        root=str(folder),
+        train=str(folder / train),
+        val=str(folder / val),
+        train_images=str(folder / images[0]),
+        val_images=str(folder / images[1]),
+    )
+    index = read_split(config, "val")
+    metrics = evaluate_boxes(index, perfect(index))
+    assert metrics.ap == pytest.approx(1.0, abs=1e-9)
+    assert np.array_equal(metrics.confusion, np.diag(np.append(metrics.curves.objects, 0)))
 
 
 def test_equal_to_the_coco_tools_on_a_real_annotation_file(test_data, tmp_path):

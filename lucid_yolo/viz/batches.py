@@ -1,0 +1,44 @@
+"""What the network is shown: a training batch with its targets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from lucid_yolo.data.batch import Batch
+from lucid_yolo.ops.colour import ColourTransform
+from lucid_yolo.viz.draw import Picture, draw_objects
+from lucid_yolo.viz.style import count
+from lucid_yolo.viz.tiles import fit, grid, tile
+
+_TILE_SIDES = (320, 480)
+
+
+def batch_grid(batch: Batch, class_names: Sequence[str], *, paths: Sequence[str] = (), max_images: int = 16) -> Picture:
+    """Draw the first images of a batch as the network sees them, colour gains applied, with their boxes.
+
+    Args:
+        batch: a batch on the host.
+        class_names: one name a class.
+        paths: files of the split, for captions (a mosaic is named after its first image).
+        max_images: images at most.
+
+    Returns:
+        (H, W, 3) uint8 RGB.
+    """
+    images, gains = batch.images[:max_images].numpy(), batch.gains[:max_images].numpy()
+    valid = batch.targets.valid.numpy()
+    owner = batch.targets.image_index.numpy()[valid]
+    boxes, classes = batch.targets.boxes.numpy()[valid], batch.targets.classes.numpy()[valid]
+    side = min(max(images.shape[1], _TILE_SIDES[0]), _TILE_SIDES[1])
+    colour = ColourTransform()
+    tiles = []
+    for i, (image, gain) in enumerate(zip(images, gains, strict=True)):
+        mine = owner == i
+        fitted = fit(colour(image.copy(), gain), side, side)
+        drawn = draw_objects(fitted.picture, fitted.boxes(boxes[mine]), classes[mine], class_names)
+        position = int(batch.indices[i])
+        name = PurePath(paths[position]).name if 0 <= position < len(paths) else f"image {position}"
+        tiles.append(tile(drawn, side, side, f"{name}, {count(int(mine.sum()), 'object')}"))
+    return grid(tiles, math.ceil(math.sqrt(len(tiles))))
