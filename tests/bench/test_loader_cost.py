@@ -1,0 +1,50 @@
+"""The loader's benchmark: what it reports, not how fast this machine is."""
+
+from __future__ import annotations
+
+import json
+
+import cv2
+import numpy as np
+
+from lucid_yolo.bench.loader import LoaderCost, as_record, main, measure, render
+from tests.data.disk import coco_document, write_picture
+from tests.data.splits import make_config, write_split
+
+
+def test_a_small_split_is_measured(tmp_path):
+    threads = cv2.getNumThreads()
+    cost = measure(write_split(tmp_path, 6), make_config(image_size=64, batch_size=4), samples=8)
+    cv2.setNumThreads(threads)
+    assert (cost.images, cost.samples, cost.batch_size, cost.image_size) == (6, 8, 4, 64)
+    assert cost.colour_ms > 0
+    assert 0 < cost.decode_ms < cost.sample_ms
+
+
+def test_ratios_and_record_by_hand():
+    cost = LoaderCost(2.0, 15.0, 9.0, 3.0, image_size=640, batch_size=16, images=24, samples=120)
+    record = json.loads(json.dumps(as_record(cost)))
+    assert (record["decodes_a_sample"], record["decodes_a_batch_sample"]) == (7.5, 4.5)
+    assert record["decode_ms"] == 2.0
+    assert record["versions"]["numpy"] == np.__version__
+    assert list(render(cost).columns[2].cells) == ["1.00", "7.50", "4.50", "1.50"]
+
+
+def test_the_command_prints_a_table_and_json(tmp_path, capsys):
+    for split in ("train", "val"):
+        names = ["a.jpg", "b.jpg"]
+        for name in names:
+            write_picture(tmp_path / f"{split}2017" / name)
+        annotations = [{"image_id": 1, "category_id": 1, "bbox": [4, 5, 20, 10], "area": 150}]
+        document = coco_document(names, annotations, {1: "cat"})
+        (tmp_path / "annotations").mkdir(exist_ok=True)
+        (tmp_path / "annotations" / f"instances_{split}2017.json").write_text(json.dumps(document))
+    assert main(["data=coco", f"data.root={tmp_path}", "data.image_size=64", "data.batch_size=4"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert json.loads(lines[-1])["images"] == 2
+    assert any("decode one image" in line for line in lines)
+
+
+def test_a_wrong_key_is_one_message(capsys):
+    assert main(["data.imagesize=64"]) == 2
+    assert "image_size" in capsys.readouterr().err
