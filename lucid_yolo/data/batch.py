@@ -1,7 +1,7 @@
 """What a training step receives: uint8 images and packed target rows, static in shape.
 
-All objects of a batch lie in T rows (``image_index`` says whose they are), padded to a bucket size; dense (B, N) padding would
-cost a multiple of the memory and time at large batches.
+All objects of a batch lie in T rows (``image_index`` says whose they are), padded to a bucket size; dense (B, N)
+padding would cost a multiple of the memory and time at large batches.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Batch:
     Attributes:
         images: (B, S, S, 3) uint8 RGB, as the workers write it.
         targets: packed objects.
-        gains: (B, 3) float32 colour gains of hue, saturation, value (1 + r * range each); all ones: no colour change left to do.
+        gains: (B, 3) float32 gains of hue, saturation, value that are still to be applied; all ones: none.
         indices: (B,) int64 positions of the images in the split; stays on the host, for messages.
     """
 

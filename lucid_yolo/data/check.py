@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -175,7 +174,7 @@ def _decode_all(paths: Sequence[str], exif: ExifOrientation) -> tuple[BadImage, 
             return BadImage(path, str(error))
         return None
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:  # the decoder runs without the interpreter's lock
+    with ThreadPoolExecutor() as pool:  # the decoder runs without the interpreter's lock
         return tuple(bad for bad in pool.map(problem, paths, chunksize=16) if bad is not None)
 
 

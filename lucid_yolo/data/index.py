@@ -1,7 +1,7 @@
 """One split of a data set as columns: what a reader returns and everything else reads.
 
-Columns instead of a dict an image: forked workers share the pages (Python objects would be copied by reference counting), and
-spawned workers unpickle a few arrays.
+Columns instead of a dict an image: forked workers share the pages (reference counting would copy Python objects),
+and spawned workers unpickle a few arrays.
 """
 
 from __future__ import annotations

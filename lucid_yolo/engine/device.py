@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from lucid_yolo.config.errors import ConfigError
+from lucid_yolo.perf.machine import choose_accelerator, find_accelerators
 
 
 def choose_device(accelerator: str) -> torch.device:
@@ -13,10 +14,7 @@ def choose_device(accelerator: str) -> torch.device:
     Raises:
         ConfigError: that accelerator is not known or not present.
     """
-    present = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    if accelerator == "auto":
-        return torch.device(next(name for name, there in present.items() if there))
-    if not present.get(accelerator, False):
-        there = ", ".join(name for name, found in present.items() if found)
-        raise ConfigError([f"accelerator={accelerator} is not there; this machine has {there} (auto picks one)."])
-    return torch.device(accelerator)
+    present = find_accelerators()
+    if accelerator not in ("auto", *present):
+        raise ConfigError([f"accelerator={accelerator} is not there; this machine has {', '.join(present)} (or auto)."])
+    return torch.device(choose_accelerator(accelerator, present)[0])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 
 from rich.table import Table
 
+from lucid_yolo.data.image import read_image
 from lucid_yolo.data.loader import ValLoader
 from lucid_yolo.engine.checkpoint import load_model
 from lucid_yolo.engine.console import RunConsole
@@ -76,7 +78,7 @@ def _draw(prepared: Prepared, run_dir: RunDir, evaluation: Evaluation, pictures:
             evaluation.detections,
             evaluation.metrics,
             class_names=index.class_names,
-            exif=prepared.config.data.exif_orientation,
+            read=partial(read_image, exif=prepared.config.data.exif_orientation),
         ),
     )
     if run_dir.metrics.exists():

@@ -178,9 +178,10 @@ def _columns(task: Task) -> tuple[str, ...]:
 def _out_of_memory(prepared: Prepared) -> str:
     data = prepared.config.data
     smaller = max(1, data.batch_size // 2)
-    total = torch.cuda.get_device_properties(prepared.device).total_memory / report.MIB
+    devices = prepared.plan.machine.cuda_devices
+    total = f" ({devices[0].memory / report.MIB:.0f} MiB in all)" if devices else ""
     return (
-        f"The GPU ran out of memory ({total:.0f} MiB in all) at data.batch_size={data.batch_size} and "
+        f"The GPU ran out of memory{total} at data.batch_size={data.batch_size} and "
         f"data.image_size={data.image_size}: set data.batch_size={smaller} trainer.accumulate="
         f"{prepared.config.trainer.accumulate * 2} for the same effective batch, or a smaller data.image_size or model."
     )

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from lucid_yolo.config.errors import RunError
 from lucid_yolo.config.paths import resolve_user_path
 from lucid_yolo.config.schema import DataConfig
 from lucid_yolo.config.verbs import ValidateConfig
+from lucid_yolo.data.image import read_image
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.loader import ValLoader
 from lucid_yolo.data.readers import read_split
@@ -131,5 +133,5 @@ def _write(
         evaluation.detections,
         evaluation.metrics,
         class_names=index.class_names,
-        exif=trained.exif_orientation,
+        read=partial(read_image, exif=trained.exif_orientation),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Protocol
 
@@ -10,9 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lucid_yolo.config.errors import DataError
-from lucid_yolo.config.schema import ExifOrientation
 from lucid_yolo.data.batch import Batch
-from lucid_yolo.data.image import read_image
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.ops.detections import Detections
 from lucid_yolo.viz.batches import batch_grid
@@ -94,7 +92,7 @@ def write_validation_pictures(
     metrics: Metrics,
     *,
     class_names: Sequence[str],
-    exif: ExifOrientation,
+    read: Callable[[str], NDArray[np.uint8]],
     max_images: int = 16,
 ) -> tuple[Path, ...]:
     """Write predictions beside the truth, precision-recall, confidence and confusion.
@@ -107,12 +105,12 @@ def write_validation_pictures(
         detections: by position of the image, pixels of the original picture.
         metrics: their scores.
         class_names: one name a class.
-        exif: the rule under which the split was read.
+        read: gives the pixels of a file as the split was read, (H, W, 3) uint8 RGB, or raises DataError.
         max_images: pictures to show, spread over the split.
     """
     confidence, curves = metrics.best_confidence, metrics.curves
     chosen = [
-        _comparison(index, image, detections[image].above(confidence), exif) for image in spread(len(index), max_images)
+        _comparison(index, image, detections[image].above(confidence), read) for image in spread(len(index), max_images)
     ]
     by_confidence = confidence_figure(
         curves.confidences, curves.precision(), curves.recall(), curves.f1(), class_names, best=confidence
@@ -127,11 +125,13 @@ def write_validation_pictures(
     )
 
 
-def _comparison(index: SplitIndex, image: int, detections: Detections, exif: ExifOrientation) -> Comparison:
+def _comparison(
+    index: SplitIndex, image: int, detections: Detections, read: Callable[[str], NDArray[np.uint8]]
+) -> Comparison:
     rows, path = index.rows(image), index.paths[image]
     name = PurePath(path).name
     try:
-        picture = read_image(path, exif=exif)
+        picture = read(path)
     except DataError:
         width, height = index.sizes[image].tolist()
         picture = np.full((max(height, 1), max(width, 1), 3), _UNREADABLE, np.uint8)

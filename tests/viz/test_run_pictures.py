@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import cv2
 import numpy as np
 import torch
 
 from lucid_yolo.config.schema import ExifOrientation
 from lucid_yolo.data.batch import Batch, Targets
+from lucid_yolo.data.image import read_image
 from lucid_yolo.eval.coco import evaluate_boxes
 from lucid_yolo.ops.detections import Detections
 from lucid_yolo.viz.report import (
@@ -28,7 +31,12 @@ def test_validation_pictures(index, tmp_path):
     found = detections(index)
     metrics = evaluate_boxes(index, found)
     paths = write_validation_pictures(
-        tmp_path / "out", index, found, metrics, class_names=index.class_names, exif=ExifOrientation.APPLY
+        tmp_path / "out",
+        index,
+        found,
+        metrics,
+        class_names=index.class_names,
+        read=partial(read_image, exif=ExifOrientation.APPLY),
     )
     names = ["val_predictions.jpg", "precision_recall.png", "confidence.png", "confusion.png"]
     assert [path.name for path in paths] == names
