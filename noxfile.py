@@ -46,6 +46,7 @@ def docs(session: nox.Session) -> None:
     """Check the generated tables and build the site; a broken link fails."""
     install(session)
     session.run("python", "-m", "lucid_yolo.perf.docs", "--check")
+    session.run("python", "-m", "lucid_yolo.engine.figures", "--check")
     session.run("mkdocs", "build", "--strict", "--site-dir", os.environ.get("LUCID_YOLO_SITE", "site"))
 
 

@@ -1,19 +1,21 @@
 """What one training sample costs, in units of decoding one of its images with OpenCV in the same run.
 
-    python -m lucid_yolo.bench.loader data=coco data.root=FOLDER
+    python -m lucid_yolo.bench.loader data=coco data.root=FOLDER [--out RECORD.json]
 
 One process, one thread. Everything is timed in turns, so that a change of the machine's speed hits all alike, and the
-medians are compared. Prints a table and, as the last line, JSON.
+medians are compared. Prints a table; ``--out`` writes a record.
 """
 
 from __future__ import annotations
 
-import json
+import argparse
+import shlex
 import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -21,7 +23,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from lucid_yolo.bench.record import versions
+from lucid_yolo.bench.record import environment, write_record
 from lucid_yolo.config.compose import compose, to_root
 from lucid_yolo.config.errors import LucidError
 from lucid_yolo.config.schema import DataConfig
@@ -134,20 +136,26 @@ def as_record(cost: LoaderCost) -> dict[str, object]:
         **asdict(cost),
         "decodes_a_sample": cost.decodes_a_sample,
         "decodes_a_batch_sample": cost.decodes_a_batch_sample,
-        "versions": versions(),
     }
 
 
-def main(overrides: Sequence[str]) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Measure the loader of a configuration; returns the exit status."""
+    parser = argparse.ArgumentParser(description="Cost of a training sample in decodes.")
+    parser.add_argument("--out", type=Path, help="file of the record")
+    parser.add_argument("overrides", nargs="*", metavar="key=value")
+    options = parser.parse_intermixed_args(argv)
     try:
-        config = to_root(compose(["run_dir=.", *overrides])).data
+        config = to_root(compose(["run_dir=.", *options.overrides])).data
         cost = measure(read_split(config, "train"), config)
     except LucidError as error:
         print(error, file=sys.stderr)
         return 2
     Console().print(render(cost))
-    print(json.dumps(as_record(cost)))
+    if options.out is not None:
+        arguments = sys.argv[1:] if argv is None else argv
+        command = f"python -m lucid_yolo.bench.loader {shlex.join(arguments)}"
+        write_record(options.out, {"command": command, **environment(torch.device("cpu")), **as_record(cost)})
     return 0
 
 
@@ -162,4 +170,4 @@ def _milliseconds(work: Callable[..., object], *arguments: object) -> float:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(main())

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from lucid_yolo.bench.record import environment, write_record
 from lucid_yolo.config.compose import compose, to_root
@@ -60,8 +61,7 @@ class StepRig:
     def __init__(self, workload: Workload, config: RootConfig) -> None:
         self.workload = workload
         self.device = torch.device(workload.device)
-        cuda = self.device.type == "cuda"
-        self.memory_format = torch.channels_last if cuda else torch.contiguous_format
+        self.memory_format = torch.channels_last
         task = get_task(config.task.name)
         model = task.build_model(config.model, workload.classes)
         self.model: nn.Module = model.to(self.device, memory_format=self.memory_format)  # type: ignore[call-overload]
@@ -178,26 +178,32 @@ def measure(workload: Workload, config: RootConfig, *, warmup: int = 8, steps: i
 
 def count_kernels(rig: StepRig) -> int:
     """Count what one step launches: kernels, copies and fills on CUDA; on a CPU the operators that would launch one."""
-    activities = [torch.profiler.ProfilerActivity.CPU]
-    if rig.device.type == "cuda":
-        activities.append(torch.profiler.ProfilerActivity.CUDA)
-    with torch.profiler.profile(activities=activities) as profile:
+    if rig.device.type != "cuda":
+        with _LaunchCounter() as counter:
+            rig.step()
+        return counter.launches
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         rig.step()
-        if rig.device.type == "cuda":
-            torch.cuda.synchronize()
-    if rig.device.type == "cuda":
-        return sum(1 for event in profile.events() if event.device_type.name == "CUDA")
-    return sum(1 for event in profile.events() if _is_launch(event))
+        torch.cuda.synchronize()
+    return sum(1 for event in profile.events() if event.device_type.name == "CUDA")
 
 
-_MEMORY_ONLY = ("alias", "as_strided", "detach", "empty", "empty_like", "empty_strided", "resize_", "set_", "view")
-_MEMORY_ONLY_NAMES = frozenset(f"aten::{name}" for name in (*_MEMORY_ONLY, "_unsafe_view", "lift_fresh", "result_type"))
+class _LaunchCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts operators that compute; a multi-tensor operator counts once, whatever the number of its tensors."""
 
+    NO_LAUNCH = ("empty", "detach", "alias", "lift", "resize", "set_", "_local_scalar", "is_pinned")
 
-def _is_launch(event: Any) -> bool:
-    """Whether an event of a CPU profile stands for a launch: an operator that calls no other and moves data."""
-    leaf = not any(child.name.startswith("aten::") for child in event.cpu_children)
-    return bool(leaf and event.name.startswith("aten::") and event.name not in _MEMORY_ONLY_NAMES)
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.launches = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        name = func.overloadpacket.__name__
+        if not func.is_view and not name.startswith(self.NO_LAUNCH):
+            self.launches += 1
+        return func(*args, **(kwargs or {}))
 
 
 def _time_parts(rig: StepRig, synchronize: Callable[[], None], steps: int) -> dict[str, dict[str, float]]:

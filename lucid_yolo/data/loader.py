@@ -165,6 +165,7 @@ class TrainLoader:
         max_epochs: planned length of the run.
         num_workers: processes; 0 prepares batches in this one. Workers live until `close`.
         pin_memory: hand over page-locked batches, for copies to a CUDA device.
+        rows: target rows of a usual batch; chosen from the label statistics unless given.
         multiprocessing_context: "fork", "spawn", "forkserver" or None for the platform's own.
         images: where decoded images come from; default: the files.
 
@@ -185,10 +186,11 @@ class TrainLoader:
         max_epochs: int,
         num_workers: int,
         pin_memory: bool,
+        rows: int | None = None,
         multiprocessing_context: str | None = None,
         images: ImageSource | None = None,
     ) -> None:
-        self.rows = target_rows(index, config)
+        self.rows = target_rows(index, config) if rows is None else rows
         self.wait_seconds = 0.0
         self._receiver = Receiver()
         self._queue = BatchQueue(len(index), batch_size=config.batch_size, seed=seed)

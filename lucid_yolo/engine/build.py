@@ -19,7 +19,6 @@ from lucid_yolo.config.paths import resolve_user_path
 from lucid_yolo.config.schema import DataConfig, RootConfig
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.loader import TrainLoader, ValLoader
-from lucid_yolo.data.statistics import target_rows
 from lucid_yolo.data.workers import WorkerChoice, batch_bytes, choose_num_workers
 from lucid_yolo.engine.checkpoint import ModelInfo
 from lucid_yolo.engine.module import TrainingModule
@@ -88,7 +87,9 @@ def build_module(config: RootConfig, plan: RunPlan, task: Task, index: SplitInde
     )
 
 
-def build_loaders(config: RootConfig, splits: Splits, *, num_workers: int, cuda: bool) -> tuple[TrainLoader, ValLoader]:
+def build_loaders(
+    config: RootConfig, splits: Splits, *, num_workers: int, rows: int, cuda: bool
+) -> tuple[TrainLoader, ValLoader]:
     """Build both loaders."""
     train = TrainLoader(
         splits.train,
@@ -97,15 +98,22 @@ def build_loaders(config: RootConfig, splits: Splits, *, num_workers: int, cuda:
         max_epochs=config.trainer.max_epochs,
         num_workers=num_workers,
         pin_memory=cuda,
+        rows=rows,
     )
     val = ValLoader(splits.val, config.data, num_workers=num_workers, pin_memory=cuda)
     return train, val
 
 
-def choose_workers(config: RootConfig, index: SplitIndex, machine: Machine) -> WorkerChoice:
-    """Choose how many processes prepare training batches."""
+def choose_workers(config: RootConfig, index: SplitIndex, machine: Machine, *, rows: int) -> WorkerChoice:
+    """Choose how many processes prepare training batches.
+
+    Args:
+        config: the run.
+        index: training split.
+        machine: its cores and shared memory.
+        rows: target rows of a batch.
+    """
     data = config.data
-    rows = target_rows(index, data)
     return choose_num_workers(
         data.num_workers,
         cores=machine.cores,

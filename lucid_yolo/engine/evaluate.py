@@ -57,7 +57,7 @@ def predict_split(
         For each decoder the detections of each image, in the frame of the original picture.
     """
     found: list[list[Detections | None]] = [[None] * num_images for _ in decoders]
-    memory_format = torch.channels_last if device.type == "cuda" else torch.contiguous_format
+    memory_format = torch.contiguous_format if device.type == "mps" else torch.channels_last
     with torch.no_grad(), autocast(precision, device):
         for batch in loader:
             on_device = batch.to(device, non_blocking=True)

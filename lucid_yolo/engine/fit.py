@@ -75,7 +75,9 @@ def run_fit(
     config, task, splits = prepared.config, prepared.task, prepared.splits
     cuda = prepared.device.type == "cuda"
     L.seed_everything(config.seed, workers=False, verbose=False)
-    train_loader, val_loader = build.build_loaders(config, splits, num_workers=prepared.workers.count, cuda=cuda)
+    train_loader, val_loader = build.build_loaders(
+        config, splits, num_workers=prepared.workers.count, rows=prepared.rows, cuda=cuda
+    )
     module = build.build_module(config, prepared.plan, task, splits.train, len(train_loader))
     size = count(cast(Deployable, module.model), config.data.image_size)
     console.print(model_line(config.model.variant, size, splits.train.num_classes, config.data.image_size))

@@ -8,6 +8,7 @@ import torch
 
 from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.data.readers import read_splits
+from lucid_yolo.data.statistics import target_rows
 from lucid_yolo.data.workers import WorkerChoice
 from lucid_yolo.engine import build
 from lucid_yolo.perf.machine import describe_machine
@@ -28,6 +29,7 @@ class Prepared:
         splits: the data.
         device: where it trains.
         workers: loader processes, and what to say about them.
+        rows: target rows of a usual batch.
     """
 
     config: RootConfig
@@ -36,6 +38,7 @@ class Prepared:
     splits: build.Splits
     device: torch.device
     workers: WorkerChoice
+    rows: int
 
 
 def prepare(root: RootConfig) -> Prepared:
@@ -49,7 +52,7 @@ def prepare(root: RootConfig) -> Prepared:
     resolve(root, machine, None)  # what is refused without the data is refused before reading it
     train_index, val_index = read_splits(root.data)
     plan = resolve(root, machine, data_facts(train_index, val_index, image_size=root.data.image_size))
-    workers = build.choose_workers(root, train_index, machine)
+    rows = target_rows(train_index, root.data)
     return Prepared(
         config=root,
         plan=plan,
@@ -58,5 +61,6 @@ def prepare(root: RootConfig) -> Prepared:
         device=torch.device("cuda", 0)
         if plan["accelerator"].active == "cuda"
         else torch.device(str(plan["accelerator"].active)),
-        workers=workers,
+        workers=build.choose_workers(root, train_index, machine, rows=rows),
+        rows=rows,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from lucid_yolo.engine.device import choose_device
 from lucid_yolo.engine.evaluate import Evaluation, evaluate
 from lucid_yolo.engine.final import metrics_table
 from lucid_yolo.engine.predict import claim_output
+from lucid_yolo.eval.recall import recall_at
 from lucid_yolo.tasks.base import Decoder
 
 
@@ -75,7 +76,10 @@ def validate(config: ValidateConfig) -> ValidationReport:
         for name, value in task.metric_values(evaluation.metrics).items():
             metrics[f"{name}{decoder.suffix}"] = None if math.isnan(value) else value  # nothing to score
     metrics["primary"] = metrics[task.primary]
-    details = {d.name: e.metrics.as_dict(index.class_names) for d, e in found.items()}
+    details = {
+        d.name: e.metrics.as_dict(index.class_names) | {"recall_50": asdict(recall_at(index, e.detections))}
+        for d, e in found.items()
+    }
     if out is not None:
         _write(out, config, index, found[task.decoders[0]], metrics, details, trained)
     return ValidationReport(metrics=metrics, details=details, out=out, trained=trained, evaluations=found)

@@ -17,7 +17,7 @@ from lucid_yolo.perf.flag import Flag, find_flags
 def flag_table(flags: Sequence[Flag]) -> str:
     """Markdown table, one row a flag."""
     rows = [(f"`{f.key}`", f"`{f.option}`" if f.option else "follows the device", f.summary) for f in flags]
-    return _table(("plan row", "option", "what it does"), rows)
+    return table(("plan row", "option", "what it does"), rows)
 
 
 def rule_table(flags: Sequence[Flag]) -> str:
@@ -25,23 +25,23 @@ def rule_table(flags: Sequence[Flag]) -> str:
     rows = [
         (f"`{r.id}`", f"`{f.key}`", str(r.stage), str(r.kind), _readable(r.sentence)) for f in flags for r in f.rules
     ]
-    return _table(("id", "flag", "stage", "effect", "what the user reads"), rows)
+    return table(("id", "flag", "stage", "effect", "what the user reads"), rows)
 
 
-def fill(page: str, name: str, table: str) -> str:
+def fill(page: str, name: str, content: str) -> str:
     """Replace what stands between a page's markers.
 
     Args:
         page: text with ``<!-- NAME: begin -->`` and ``<!-- NAME: end -->``.
         name: of the markers.
-        table: what to put between them.
+        content: what to put between them.
 
     Raises:
         ValueError: the page does not hold the pair of markers exactly once.
     """
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     filled, count = re.subn(
-        f"{re.escape(begin)}.*?{re.escape(end)}", lambda _: f"{begin}\n\n{table}\n\n{end}", page, flags=re.DOTALL
+        f"{re.escape(begin)}.*?{re.escape(end)}", lambda _: f"{begin}\n\n{content}\n\n{end}", page, flags=re.DOTALL
     )
     if count != 1:
         raise ValueError(f"expected one pair of markers {begin} ... {end}, found {count}")
@@ -70,7 +70,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Markdown table."""
     lines = [header, ["--"] * len(header), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

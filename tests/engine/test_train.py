@@ -18,6 +18,7 @@ from omegaconf import DictConfig
 import lucid_yolo as ly
 from lucid_yolo.config.errors import RunError
 from lucid_yolo.engine.train import train
+from tests.engine.tiny import tiny_overrides
 
 Compose = Callable[..., DictConfig]
 STEPS_AN_EPOCH = 4  # 14 pictures in batches of 4, the last one filled
@@ -35,14 +36,14 @@ class PressCtrlC(L.Callback):
 
 
 class Poison(L.Callback):
-    """Makes a weight infinite before a step, as an exploded run would."""
+    """Makes a layer's weights infinite before a step, as an exploded run would."""
 
     def __init__(self, before_step: int) -> None:
         self.before_step = before_step
 
     def on_train_batch_start(self, trainer: L.Trainer, module: Any, *_: Any) -> None:
         if trainer.global_step == self.before_step:
-            next(module.model.parameters()).data.view(-1)[0] = float("inf")
+            next(module.model.parameters()).data.fill_(float("inf"))
 
 
 def read_state(run_dir: Path) -> dict[str, Any]:
@@ -73,10 +74,8 @@ def curve(run_dir: Path) -> list[tuple[str, str]]:
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of four epochs that nothing stopped."""
-    from tests.engine.conftest import TINY
-
     run_dir = tmp_path_factory.mktemp("whole") / "run"
-    result = train(ly.compose([*TINY, f"run_dir='{run_dir}'"]))
+    result = train(ly.compose(tiny_overrides(f"run_dir='{run_dir}'")))
     assert result.status == "finished"
     return run_dir
 

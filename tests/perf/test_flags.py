@@ -67,7 +67,7 @@ def test_precision_falls_back_to_the_one_that_runs_everywhere(requested, machine
     assert row.rule_id is not None
 
 
-@pytest.mark.parametrize(("machine", "active"), [(CUDA, True), (CPU, False), (MPS, False)])
+@pytest.mark.parametrize(("machine", "active"), [(CUDA, True), (CPU, True), (MPS, False)])
 def test_channels_last_follows_the_device(machine, active):
     assert resolve(make_config(), machine, None)["channels_last"].active is active
 

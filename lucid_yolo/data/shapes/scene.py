@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import colorsys
 import math
 from dataclasses import dataclass
 
@@ -13,11 +14,12 @@ from lucid_yolo.data.shapes.geometry import CLASS_NAMES, Shape, bar, disc, make_
 from lucid_yolo.data.shapes.raster import Canvas, coverage, paint
 
 _SMALLEST, _LARGEST = 14 / 160, 48 / 160  # radius, of the picture's side
-_MAX_OBJECTS = 6
-_MAX_HIDDEN = 0.25  # share of an object that later ones may cover
+_MAX_OBJECTS = 5
+_MAX_HIDDEN = 0.2  # share of an object that later ones may cover
 _TRIES = 40  # places tried for one object before it is left out
-_CONTRAST = 150.0  # least sum of absolute channel differences between an object and what it may lie on
-_OCTAVES = ((3, 26.0), (9, 14.0), (40, 8.0))  # cells a side and amplitude of the ground's texture
+_CONTRAST = 150.0  # least sum of absolute channel differences between an object and the ground
+_HUE_SPREAD = 0.1  # of a class, to both sides, in turns of the colour circle
+_OCTAVES = ((3, 16.0), (9, 9.0), (40, 5.0))  # cells a side and amplitude of the ground's texture
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +45,15 @@ def draw_scene(key: tuple[int, ...], *, size: int) -> Scene:
         size: side of the picture in pixels.
     """
     draws = Draws(*key)
-    ground = draws.uniforms(3, 40.0, 215.0)
+    ground = draws.uniform(70.0, 190.0) + draws.uniforms(3, -20.0, 20.0)  # nearly gray
     canvas = _texture(draws, size)
     canvas += ground.astype(np.float32)
     _clutter(draws, canvas, ground)
     shapes = _place(draws, size)
-    colours = [ground]
     for shape in shapes:
-        colours.append(_contrasting(draws, colours))
-        paint(canvas, shape.outline, colours[-1])
-        _mark(canvas, shape, colours[-1])
+        colour = _class_colour(draws, shape.label, ground)
+        paint(canvas, shape.outline, colour)
+        _mark(canvas, shape, colour)
     image = np.clip(np.rint(canvas), 0, 255).astype(np.uint8)
     return Scene(image, tuple(shapes), _visible_keypoints(shapes, size))
 
@@ -79,13 +80,13 @@ def _clutter(draws: Draws, canvas: Canvas, ground: NDArray[np.float64]) -> None:
     """Lines and blobs that are no objects: thinner and smaller than any object, and paler."""
     size = len(canvas)
     unit = size / 160
-    for _ in range(draws.integer(2, 6)):
+    for _ in range(draws.integer(1, 5)):
         x1, y1, x2, y2 = draws.uniforms(4, 0.0, size)
-        colour = ground + 0.6 * (draws.uniforms(3, 0.0, 255.0) - ground)
+        colour = ground + 0.35 * (draws.uniforms(3, 0.0, 255.0) - ground)
         paint(canvas, bar((x1, y1), (x2, y2), unit * draws.uniform(1.0, 2.5)), colour)
-    for _ in range(draws.integer(2, 9)):
+    for _ in range(draws.integer(2, 7)):
         x, y = draws.uniforms(2, 0.0, size)
-        colour = ground + 0.6 * (draws.uniforms(3, 0.0, 255.0) - ground)
+        colour = ground + 0.35 * (draws.uniforms(3, 0.0, 255.0) - ground)
         paint(canvas, disc((x, y), unit * draws.uniform(1.5, 4.5)), colour)
 
 
@@ -131,13 +132,14 @@ def object_mask(shape: Shape, size: int) -> NDArray[np.bool_]:
     return mask
 
 
-def _contrasting(draws: Draws, others: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """A colour that is far from the ground and not close to the other objects; the class has no influence on it."""
-    best, best_distance = others[0], -1.0
+def _class_colour(draws: Draws, label: int, ground: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A strong colour around the hue of a class, as fruit or road signs have one, that stands out from the ground."""
+    best, best_distance = ground, -1.0
     for _ in range(_TRIES):
-        colour = draws.uniforms(3, 0.0, 255.0)
-        to_ground, *to_objects = (float(np.abs(colour - other).sum()) for other in others)
-        distance = min([to_ground, *(2.0 * d for d in to_objects)])
+        turn = label / len(CLASS_NAMES) + draws.uniform(-_HUE_SPREAD, _HUE_SPREAD)
+        saturation, value = draws.uniform(0.6, 1.0), draws.uniform(0.55, 1.0)
+        colour = 255.0 * np.array(colorsys.hsv_to_rgb(turn % 1.0, saturation, value))
+        distance = float(np.abs(colour - ground).sum())
         if distance >= _CONTRAST:
             return colour
         if distance > best_distance:

@@ -7,16 +7,17 @@ from lucid_yolo.perf.rules import Facts
 
 
 def _choose(facts: Facts) -> Choice:
-    if facts.machine.accelerator == "cuda":
-        return Choice(value=True, reason="always on CUDA")
-    return Choice(value=False, reason=f"used on CUDA only, this run computes on {facts.machine.accelerator}")
+    accelerator = facts.machine.accelerator
+    if accelerator == "mps":
+        return Choice(value=False, reason="not used on MPS")
+    return Choice(value=True, reason=f"always on {'CUDA' if accelerator == 'cuda' else 'the processor'}")
 
 
 FLAGS = (
     Flag(
         key="channels_last",
         option="",
-        summary="Memory layout of images and convolutions, channels innermost; always used on CUDA.",
+        summary="Memory layout of images and convolutions, channels innermost; used on CUDA and on the processor.",
         requested=lambda facts: "auto",
         choose=_choose,
         fallback=False,

@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 from pycocotools.coco import COCO
@@ -54,7 +55,8 @@ def test_json_serves_all_tasks_and_loads_with_pycocotools(cache: Path) -> None:
         assert len(annotations) == len(shapes)
         for annotation, shape in zip(annotations, shapes, strict=True):
             drawn, decoded = object_mask(shape, 96), truth.annToMask(annotation).astype(bool)
-            assert (drawn & decoded).sum() / (drawn | decoded).sum() > 0.9
+            border = cv2.arcLength(shape.outline.astype(np.float32), closed=True)
+            assert (drawn ^ decoded).sum() < 0.4 * border  # the two rasters round the outline differently
             assert annotation["area"] == pytest.approx(drawn.sum(), rel=0.1)
             assert len(annotation["keypoints"]) == 9
             assert set(annotation["keypoints"][2::3]) <= {1, 2}

@@ -1,0 +1,133 @@
+"""Tables of the figures that the documentation shows, made from records and from nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FigureTable:
+    """A table of one record.
+
+    Attributes:
+        name: of the record's file and of the markers on a page.
+        header: column names.
+        rows: cells.
+        source: sentence that says where and how it was measured.
+    """
+
+    name: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    source: str
+
+
+def read_tables(folder: Path) -> list[FigureTable]:
+    """Make the table of every record in a folder.
+
+    Args:
+        folder: with ``NAME.json`` for each of ``TABLES``.
+
+    Raises:
+        FileNotFoundError: a record is missing.
+    """
+    return [
+        make(name, json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))) for name, make in TABLES.items()
+    ]
+
+
+def fits_table(name: str, record: Record) -> FigureTable:
+    """One row a run, and their mean: box AP of both decodes."""
+    columns = ("box_ap", "box_ap50", "box_ap_nms", "box_ap50_nms")
+    rows = [
+        (
+            f"seed {run['seed']}",
+            *(f"{run['metrics'][column]:.3f}" for column in columns),
+            f"{run['timing']['fit_seconds']:.0f} s",
+            _ms(run["timing"]["step_ms_median"]),
+            _plan(run["plan"]),
+        )
+        for run in record["runs"]
+    ]
+    means = (f"**{record['metrics'][column]['mean']:.3f}**" for column in columns)
+    if len(rows) > 1:
+        rows.append(("**mean**", *means, "", "", ""))
+    header = ("run", "AP50-95", "AP50", "AP50-95 (NMS)", "AP50 (NMS)", "fit", "step, median", "setting")
+    together = f", {record['parallel']} runs at a time" if record["parallel"] > 1 else ""
+    return FigureTable(name, header, tuple(rows), _source(record, together))
+
+
+def overfit_table(name: str, record: Record) -> FigureTable:
+    """Objects that are found among those of at least 8 px a side, by decode."""
+    rows = []
+    for run in record["runs"]:
+        for decode, details in run["validate"]["details"].items():
+            recall = details["recall_50"]
+            share = recall["found"] / recall["objects"]
+            rows.append((decode, f"{recall['found']} of {recall['objects']}", f"**{share:.3f}**"))
+    return FigureTable(name, ("decode", "objects found", "recall at IoU 0.5"), tuple(rows), _source(record))
+
+
+def step_table(name: str, record: Record) -> FigureTable:
+    """Milliseconds and launches of an eager step, and the share of its parts."""
+    rows = []
+    for row in record["rows"]:
+        step, parts = row["step_ms"], {part: value["median"] for part, value in row["parts_ms"].items()}
+        total = sum(parts.values())
+        rows.append(
+            (
+                str(row["batch"]),
+                "on" if row["deterministic"] else "off",
+                f"**{step['median']:.1f}** ({step['min']:.1f} to {step['max']:.1f})",
+                f"{row['kernels']:,}",
+                *(f"{100 * value / total:.0f} %" for value in parts.values()),
+                f"{row['peak_reserved_mib']:,.0f}",
+            )
+        )
+    parts = tuple(record["rows"][0]["parts_ms"])
+    header = ("batch", "deterministic", "ms a step", "launches", *parts, "reserved MiB")
+    return FigureTable(name, header, tuple(rows), _source(record))
+
+
+def loader_table(name: str, record: Record) -> FigureTable:
+    """Cost of a training sample in decodes."""
+    rows = [
+        ("decode one image (unit)", record["decode_ms"]),
+        ("sample alone, every picture decoded afresh", record["sample_ms"]),
+        (f"sample in a batch of {record['batch_size']}, packed", record["batch_sample_ms"]),
+        ("colour transform, part of it", record["colour_ms"]),
+    ]
+    cells = tuple((what, f"{ms:.2f}", f"{ms / record['decode_ms']:.1f}") for what, ms in rows)
+    return FigureTable(name, ("what", "ms", "decodes"), cells, _source(record))
+
+
+TABLES: dict[str, Callable[[str, Record], FigureTable]] = {
+    "shapes": fits_table,
+    "bccd": fits_table,
+    "overfit": overfit_table,
+    "step": step_table,
+    "loader": loader_table,
+}
+
+
+def _plan(plan: Mapping[str, Mapping[str, Any]]) -> str:
+    return f"{plan['precision']['active']}, deterministic {plan['deterministic']['active']}"
+
+
+def _ms(value: float | None) -> str:
+    return "" if value is None else f"{value:.0f} ms"
+
+
+def _source(record: Record, more: str = "") -> str:
+    versions: Mapping[str, str] = record["versions"]
+    driver = f", driver {record['driver']}" if record["driver"] else ""
+    return (
+        f"{record['device']}{driver}, torch {versions['torch']}, commit {record['commit']}{more}. "
+        f"Again with: `{record['command']}`"
+    )

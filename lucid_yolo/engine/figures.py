@@ -1,0 +1,58 @@
+"""Figures of README and documentation: ``python -m lucid_yolo.engine.figures [--check]``.
+
+A page holds a pair of marker lines ``<!-- figures NAME: begin -->`` and ``end`` for each record that it shows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from lucid_yolo.bench.figures import FigureTable, read_tables
+from lucid_yolo.perf.docs import fill, table
+
+PAGES = ("README.md", "docs/figures.md")
+
+
+def fill_page(page: str, tables: Sequence[FigureTable]) -> str:
+    """Write the tables that a page has markers for."""
+    for one in tables:
+        if f"<!-- figures {one.name}: begin -->" in page:
+            page = fill(page, f"figures {one.name}", f"{table(one.header, one.rows)}\n\n{one.source}")
+    return page
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Write the figures, or with ``--check`` only say whether they are up to date.
+
+    Returns:
+        exit status: 1 if ``--check`` found a page that is out of date.
+    """
+    parser = argparse.ArgumentParser(description="Write the figures of README and documentation from the records.")
+    parser.add_argument("folder", nargs="?", type=Path, default=Path(), help="the checkout")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a figure is out of date")
+    options = parser.parse_args(argv)
+    tables = read_tables(options.folder / "docs" / "records")
+    late = []
+    for name in PAGES:
+        path = options.folder / name
+        page = path.read_text(encoding="utf-8")
+        filled = fill_page(page, tables)
+        if filled == page:
+            continue
+        late.append(name)
+        if not options.check:
+            path.write_text(filled, encoding="utf-8")
+    if options.check and late:
+        print(
+            f"{', '.join(late)}: figures out of date; write them with: python -m lucid_yolo.engine.figures",
+            file=sys.stderr,
+        )
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+"""The cost of an eager step, counted on a CPU so that a regression is seen without a GPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from lucid_yolo.bench.step import PARTS, StepRig, Workload, count_kernels, make_batch, measure
+from lucid_yolo.config.compose import compose, to_root
+
+TINY = Workload(batch=2, size=64, objects=3, classes=80, precision="32-true", device="cpu")
+BOUND = 2_400  # 2,245 when this was written; the CPU's optimizer makes more and smaller stacks than CUDA's
+
+
+def test_nano_step_dispatches_few_operators() -> None:
+    rig = StepRig(TINY, to_root(compose()))
+    rig.step()  # lays out the optimizer's buffers
+    first = count_kernels(rig)
+    assert first == count_kernels(rig)
+    assert first <= BOUND
+
+
+def test_a_planted_operator_a_parameter_is_seen() -> None:
+    class Wasteful(StepRig):
+        def step(self, *arguments: object) -> torch.Tensor:
+            for parameter in self.parameters:
+                parameter.detach().clone()
+            return super().step()
+
+    lean, wasteful = (kind(TINY, to_root(compose())) for kind in (StepRig, Wasteful))
+    lean.step()
+    wasteful.step()
+    assert count_kernels(wasteful) == count_kernels(lean) + len(wasteful.parameters)
+
+
+def test_measure_reports_every_part() -> None:
+    was = torch.are_deterministic_algorithms_enabled()
+    try:
+        row = measure(TINY, to_root(compose()), warmup=1, steps=5)
+    finally:
+        torch.use_deterministic_algorithms(was)
+    assert tuple(row["parts_ms"]) == PARTS
+    assert row["step_ms"]["min"] <= row["step_ms"]["median"] <= row["step_ms"]["max"]
+    assert row["peak_allocated_mib"] is None
+
+
+@pytest.mark.parametrize("objects", [1, 40])
+def test_batch_is_padded_to_a_power_of_two(objects: int) -> None:
+    _, targets = make_batch(Workload(batch=2, size=64, objects=objects, device="cpu"), torch.device("cpu"))
+    rows = len(targets.valid)
+    assert rows & (rows - 1) == 0
+    assert int(targets.valid.sum()) == 2 * objects
+    inside = targets.boxes[targets.valid]
+    assert bool((inside >= 0).all() and (inside <= 64).all() and (inside[:, 2:] > inside[:, :2]).all())

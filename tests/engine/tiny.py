@@ -1,0 +1,24 @@
+"""A run that takes seconds: a few small drawn pictures, a few steps."""
+
+TINY = [
+    "data=shapes",
+    "data.options.num_train=14",
+    "data.options.num_val=6",
+    "data.options.image_size=96",
+    "data.image_size=96",
+    "data.batch_size=4",
+    "data.num_workers=0",
+    "data.augment.mosaic=0.5",
+    "data.augment.close_mosaic=1",
+    "data.recipe.epochs=4",
+    "data.recipe.val_every=4",
+    "trainer.accelerator=cpu",
+    "trainer.log_every=3",
+    "logger.pictures=false",
+    "logger.tensorboard=false",
+]
+
+
+def tiny_overrides(*changes: str) -> list[str]:
+    """The tiny run with changes; a changed key stands once."""
+    return list({line.partition("=")[0]: line for line in (*TINY, *changes)}.values())
