@@ -78,15 +78,15 @@ def step_table(name: str, record: Record) -> FigureTable:
     """Milliseconds and launches of an eager step, and the share of its parts."""
     rows = []
     for row in record["rows"]:
-        step, parts = row["step_ms"], {part: value["median"] for part, value in row["parts_ms"].items()}
-        total = sum(parts.values())
+        step, shares = row["step_ms"], {part: value["median"] for part, value in row["parts_ms"].items()}
+        total = sum(shares.values())
         rows.append(
             (
                 str(row["batch"]),
                 "on" if row["deterministic"] else "off",
                 f"**{step['median']:.1f}** ({step['min']:.1f} to {step['max']:.1f})",
                 f"{row['kernels']:,}",
-                *(f"{100 * value / total:.0f} %" for value in parts.values()),
+                *(f"{100 * value / total:.0f} %" for value in shares.values()),
                 f"{row['peak_reserved_mib']:,.0f}",
             )
         )

@@ -181,7 +181,7 @@ def count_kernels(rig: StepRig) -> int:
     if rig.device.type != "cuda":
         with _LaunchCounter() as counter:
             rig.step()
-        return counter.launches
+        return int(counter.launches)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         rig.step()
         torch.cuda.synchronize()
