@@ -32,14 +32,17 @@ def read_tables(folder: Path) -> list[FigureTable]:
     """Make the table of every record in a folder.
 
     Args:
-        folder: with ``NAME.json`` for each of ``TABLES``.
+        folder: with files ``NAME.json``, names from ``TABLES``.
 
     Raises:
-        FileNotFoundError: a record is missing.
+        ValueError: a record that no table shows.
     """
-    return [
-        make(name, json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))) for name, make in TABLES.items()
-    ]
+    tables = []
+    for path in sorted(folder.glob("*.json")):
+        if path.stem not in TABLES:
+            raise ValueError(f"{path}: no table shows this record; known are {', '.join(TABLES)}")
+        tables.append(TABLES[path.stem](path.stem, json.loads(path.read_text(encoding="utf-8"))))
+    return tables
 
 
 def fits_table(name: str, record: Record) -> FigureTable:
@@ -75,23 +78,22 @@ def overfit_table(name: str, record: Record) -> FigureTable:
 
 
 def step_table(name: str, record: Record) -> FigureTable:
-    """Milliseconds and launches of an eager step, and the share of its parts."""
+    """Milliseconds and launches of an eager step, and the share of its parts where they were timed."""
+    parts = tuple(next(row["parts_ms"] for row in record["rows"] if row["parts_ms"] is not None))
     rows = []
     for row in record["rows"]:
-        step, shares = row["step_ms"], {part: value["median"] for part, value in row["parts_ms"].items()}
-        total = sum(shares.values())
+        step, timed = row["step_ms"], row["parts_ms"]
+        total = sum(value["median"] for value in timed.values()) if timed is not None else 0.0
         rows.append(
             (
                 str(row["batch"]),
                 "on" if row["deterministic"] else "off",
                 f"**{step['median']:.1f}** ({step['min']:.1f} to {step['max']:.1f})",
                 f"{row['kernels']:,}",
-                *(f"{100 * value / total:.0f} %" for value in shares.values()),
-                f"{row['peak_reserved_mib']:,.0f}",
+                *(f"{100 * timed[part]['median'] / total:.0f} %" if timed is not None else "" for part in parts),
             )
         )
-    parts = tuple(record["rows"][0]["parts_ms"])
-    header = ("batch", "deterministic", "ms a step", "launches", *parts, "reserved MiB")
+    header = ("batch", "deterministic", "ms a step", "launches", *parts)
     return FigureTable(name, header, tuple(rows), _source(record))
 
 
@@ -127,7 +129,8 @@ def _ms(value: float | None) -> str:
 def _source(record: Record, more: str = "") -> str:
     versions: Mapping[str, str] = record["versions"]
     driver = f", driver {record['driver']}" if record["driver"] else ""
+    note = f" Note: {record['note']}" if "note" in record else ""
     return (
         f"{record['device']}{driver}, torch {versions['torch']}, commit {record['commit']}{more}. "
-        f"Again with: `{record['command']}`"
+        f"Again with: `{record['command']}`.{note}"
     )

@@ -130,8 +130,9 @@ class StepReader(L.Callback):
         values["data_wait_share"] = (self._loader.wait_seconds - self._waited) / seconds
         if module.device.type == "cuda":
             values["gpu_mib"] = torch.cuda.max_memory_allocated(module.device) / MIB
-        self._metrics.write(values, epoch=trainer.current_epoch, step=trainer.global_step)
-        self._progress.update(EpochRow(epoch=trainer.current_epoch, values=values), batches_done)
+        self._metrics.write(values, epoch=trainer.current_epoch + 1, step=trainer.global_step)
+        row = EpochRow(epoch=trainer.current_epoch, values=values)
+        self._progress.update(row, steps=window.steps, batches_done=batches_done)
 
     def _diverged(self, trainer: L.Trainer, module: TrainingModule) -> RunError:
         positions = sorted({int(i) for batch in module.recent_images for i in batch if int(i) >= 0})
@@ -179,7 +180,7 @@ class Validator(L.Callback):
         self.latest = None
         if (trainer.current_epoch + 1) % self._every == 0 or is_last_epoch(trainer):
             values = self._score(pl_module)
-            self._metrics.write(values, epoch=trainer.current_epoch, step=trainer.global_step)
+            self._metrics.write(values, epoch=trainer.current_epoch + 1, step=trainer.global_step)
             self._progress.validated(trainer.current_epoch, values)
             self.latest = values[self._primary]
 
@@ -213,7 +214,7 @@ class Saver(L.Callback):
         score = self._validator.latest
         better = score is not None and (self.best_score is None or score > self.best_score)
         if better:
-            self.best_score, self.best_epoch = score, trainer.current_epoch
+            self.best_score, self.best_epoch = score, trainer.current_epoch + 1
         save_atomically(trainer, self._run_dir.last)
         if better:
             copy_atomically(self._run_dir.last, self._run_dir.best)

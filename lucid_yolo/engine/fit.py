@@ -39,7 +39,7 @@ class FitOutcome:
     Attributes:
         status: "finished" or "interrupted".
         seconds: from the start of the loop to its end.
-        best_epoch: epoch of the best checkpoint, from 0; None when none was validated.
+        best_epoch: epoch of the best checkpoint, from 1; None when none was validated.
         parameters: parameters of both branches.
         flops: operations of the deployed branch.
     """

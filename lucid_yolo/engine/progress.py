@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
@@ -34,6 +34,18 @@ class EpochRow:
         return text
 
 
+def mean_row(rows: Sequence[tuple[int, EpochRow]]) -> EpochRow:
+    """Mean of an epoch's values over its steps; the learning rate is the last one.
+
+    Args:
+        rows: steps that each row is a mean of, and the row.
+    """
+    total = sum(steps for steps, _ in rows)
+    last = rows[-1][1]
+    values = {name: sum(steps * row.values[name] for steps, row in rows) / total for name in last.values}
+    return EpochRow(last.epoch, values | {"lr": last.values["lr"]})
+
+
 class Progress:
     """Shows a fit.
 
@@ -48,7 +60,7 @@ class Progress:
         self._silent = silent
         self._bar: Bar | None = None
         self._task: TaskID | None = None
-        self._row: EpochRow | None = None
+        self._rows: list[tuple[int, EpochRow]] = []
         self._max_epochs = 0
         self._batches = 0
         self._draw = live and not silent and console.terminal.is_terminal
@@ -74,14 +86,16 @@ class Progress:
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=batches_done)
 
-    def update(self, row: EpochRow, batches_done: int) -> None:
-        """Show new values; the epoch's line is printed with its last ones."""
-        self._row = row
+    def update(self, row: EpochRow, *, steps: int, batches_done: int) -> None:
+        """Show new values, means over ``steps``; at its end an epoch's line shows the means over all its steps."""
+        if self._rows and self._rows[-1][1].epoch != row.epoch:
+            self._rows.clear()
+        self._rows.append((steps, row))
         label = f"{row.epoch + 1}/{self._max_epochs}"
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=batches_done, epoch=label, row=row.text())
         if batches_done >= self._batches:
-            self._say(f"epoch {label}  {row.text()}")
+            self._say(f"epoch {label}  {mean_row(self._rows).text()}")
 
     def validated(self, epoch: int, values: Mapping[str, float]) -> None:
         """Show the scores of a validation."""

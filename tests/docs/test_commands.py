@@ -19,8 +19,8 @@ SHOWN_TO_FAIL = {"python train.py modle=s optimizer.lrr=0.2"}
 
 def commands(page: Path) -> list[str]:
     """Commands of this program in the fenced blocks of a page."""
-    blocks = re.findall(r"^```\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    lines = [line.removeprefix("$ ").strip() for block in blocks for line in block.splitlines()]
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    lines = [line.removeprefix("$ ").strip() for kind, block in blocks if not kind for line in block.splitlines()]
     return [line for line in lines if line.startswith(("python train.py", "lucid-yolo "))]
 
 

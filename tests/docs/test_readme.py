@@ -18,7 +18,7 @@ RUN_TESTS = ". .venv/bin/activate && pip install --upgrade pip && pip install --
 
 def first_commands(page: str) -> list[str]:
     """The first two fenced blocks of a page."""
-    return [block.strip() for block in re.findall(r"^```\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[:2]]
+    return [block.strip() for block in re.findall(r"^```(?=\n)\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[:2]]
 
 
 def bash(command: str, folder: Path, *, timeout: float) -> str:

@@ -1,0 +1,85 @@
+"""Figures of the pages: made from the records, up to date, and a planted change is seen."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from lucid_yolo.bench.figures import TABLES, fits_table, read_tables
+from lucid_yolo.engine.figures import PAGES, main
+from tests.checkout import ROOT
+
+
+def copy_pages(target: Path) -> Path:
+    shutil.copytree(ROOT / "docs", target / "docs")
+    shutil.copy(ROOT / "README.md", target)
+    return target
+
+
+def test_figures_are_up_to_date() -> None:
+    assert main([str(ROOT), "--check"]) == 0
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_changed_figure_is_seen_and_mended(page: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkout = copy_pages(tmp_path)
+    path = checkout / page
+    text = path.read_text()
+    path.write_text(text.replace("| seed 0 | 0.", "| seed 0 | 0.9", 1))
+    assert path.read_text() != text
+    assert main([str(checkout), "--check"]) == 1
+    assert page in capsys.readouterr().err
+    assert main([str(checkout)]) == 0
+    assert path.read_text() == text
+
+
+def test_every_record_names_its_machine_and_command() -> None:
+    records = sorted((ROOT / "docs" / "records").glob("*.json"))
+    assert len(records) >= 4
+    for path in records:
+        record = json.loads(path.read_text())
+        assert {"command", "device", "versions", "commit"} <= set(record), path.name
+        assert record["command"].startswith("python -m lucid_yolo.bench."), path.name
+
+
+def test_a_record_without_a_table_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "guess.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"guess\.json.*shapes"):
+        read_tables(tmp_path)
+    assert set(TABLES) == {"shapes", "bccd", "overfit", "step", "loader"}
+
+
+def test_fits_table_by_hand() -> None:
+    plan = {"precision": {"active": "32-true"}, "deterministic": {"active": "strict"}}
+    names = ("box_ap", "box_ap50", "box_ap_nms", "box_ap50_nms")
+    timing = {"fit_seconds": 9.6, "step_ms_median": 4.4}
+    runs = [
+        {"seed": seed, "metrics": dict.fromkeys(names, value), "timing": timing, "plan": plan}
+        for seed, value in ((0, 0.25), (1, 0.75))
+    ]
+    record = {
+        "runs": runs,
+        "metrics": {name: {"mean": 0.5} for name in names},
+        "parallel": 1,
+        "device": "a card",
+        "driver": "1.2",
+        "versions": {"torch": "9.9"},
+        "commit": "abc",
+        "command": "again",
+    }
+    table = fits_table("bccd", record)
+    assert table.rows[0] == (
+        "seed 0",
+        "0.250",
+        "0.250",
+        "0.250",
+        "0.250",
+        "10 s",
+        "4 ms",
+        "32-true, deterministic strict",
+    )
+    assert table.rows[2][:3] == ("**mean**", "**0.500**", "**0.500**")
+    assert table.source == "a card, driver 1.2, torch 9.9, commit abc. Again with: `again`."
