@@ -109,6 +109,8 @@ def run_fit(
         finally:
             progress.close()
             metrics.close()
+            train_loader.close()
+            val_loader.close()
     return FitOutcome(
         status=status,
         seconds=time.perf_counter() - begun,
