@@ -1,10 +1,14 @@
-"""Where the option files lie, and what a path that a user wrote means."""
+"""Where the option files lie, what a path that a user wrote means, and where files may be kept between runs."""
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 from lucid_yolo.config.errors import ConfigError
+
+CACHE_VARIABLE = "LUCID_YOLO_CACHE"
 
 
 def conf_dir() -> Path:
@@ -26,3 +30,14 @@ def conf_dir() -> Path:
 def resolve_user_path(path: str | Path) -> Path:
     """Make a path absolute, against the directory the user is in (the program never changes it); ``~`` is the home."""
     return Path(path).expanduser().absolute()
+
+
+def cache_directory() -> Path:
+    """The user's cache directory of this package; the environment variable ``LUCID_YOLO_CACHE`` names another one."""
+    if named := os.environ.get(CACHE_VARIABLE):
+        return Path(named).expanduser().absolute()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "lucid_yolo"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "lucid_yolo" / "Cache"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lucid_yolo"

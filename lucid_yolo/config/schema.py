@@ -66,6 +66,21 @@ class BadImages(Choice):
     SKIP = "skip"
 
 
+class CacheName(Choice):
+    """Which training pictures are kept: none, as decoded from their files, or scaled to training resolution as well."""
+
+    NONE = "none"
+    DECODED = "decoded"
+    PREPARED = "prepared"
+
+
+class CachePlace(Choice):
+    """Where kept pictures lie: in memory until the process ends, or in a file of the user's cache directory."""
+
+    MEMORY = "memory"
+    DISK = "disk"
+
+
 @dataclass
 class LossConfig:
     """Weights of the loss terms and of the two branches."""
@@ -201,6 +216,14 @@ class PrecisionConfig:
     """Arithmetic of the training step."""
 
     name: PrecisionName = MISSING
+
+
+@dataclass
+class CacheConfig:
+    """Training pictures that are kept instead of decoded again; no setting but ``selected`` switches it on."""
+
+    selected: CacheName = CacheName.NONE
+    place: CachePlace = CachePlace.MEMORY
 
 
 @dataclass

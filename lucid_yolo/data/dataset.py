@@ -12,7 +12,7 @@ from lucid_yolo.data.collate import ValItem
 from lucid_yolo.data.geometry import letterboxed
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.sample import Renderer, Sample, learnable
-from lucid_yolo.data.source import ImageSource, PictureSource
+from lucid_yolo.data.source import ImageSource, Pictures, PictureSource
 from lucid_yolo.data.transforms import Transforms
 
 SampleKey = tuple[int, int]
@@ -27,20 +27,20 @@ class TrainDataset(Dataset[Sample]):
         config: canvas size and augmentation.
         seed: of all draws.
         max_epochs: planned length of the run; the last epochs close the mosaic.
-        images: where decoded images come from; default: the files.
+        pictures: where pictures at training resolution come from; default: the files.
 
     Raises:
         ConfigError: the listed transforms cannot be built.
     """
 
     def __init__(
-        self, index: SplitIndex, config: DataConfig, *, seed: int, max_epochs: int, images: ImageSource | None = None
+        self, index: SplitIndex, config: DataConfig, *, seed: int, max_epochs: int, pictures: Pictures | None = None
     ) -> None:
         self._index = index
         self._augment = config.augment
         self._seed = seed
         self._max_epochs = max_epochs
-        self._source = PictureSource(index, config, images)
+        self._source = pictures or PictureSource(index, config)
         self._render = Renderer(learnable(index), config.image_size, Transforms(config.augment.transforms))
 
     def __len__(self) -> int:

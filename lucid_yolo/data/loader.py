@@ -25,7 +25,7 @@ from lucid_yolo.data.batch import Batch
 from lucid_yolo.data.collate import ValBatch, collate, collate_val
 from lucid_yolo.data.dataset import SampleKey, TrainDataset, ValDataset
 from lucid_yolo.data.index import SplitIndex
-from lucid_yolo.data.source import ImageSource
+from lucid_yolo.data.source import ImageSource, Pictures
 from lucid_yolo.data.statistics import target_rows
 from lucid_yolo.data.workers import PREFETCH, start_worker
 
@@ -167,7 +167,7 @@ class TrainLoader:
         pin_memory: hand over page-locked batches, for copies to a CUDA device.
         rows: target rows of a usual batch; chosen from the label statistics unless given.
         multiprocessing_context: "fork", "spawn", "forkserver" or None for the platform's own.
-        images: where decoded images come from; default: the files.
+        pictures: where pictures at training resolution come from; default: the files.
 
     Attributes:
         rows: target rows of a usual batch.
@@ -188,14 +188,14 @@ class TrainLoader:
         pin_memory: bool,
         rows: int | None = None,
         multiprocessing_context: str | None = None,
-        images: ImageSource | None = None,
+        pictures: Pictures | None = None,
     ) -> None:
         self.rows = target_rows(index, config) if rows is None else rows
         self.wait_seconds = 0.0
         self._receiver = Receiver()
         self._queue = BatchQueue(len(index), batch_size=config.batch_size, seed=seed)
         self._delivered = 0
-        dataset = TrainDataset(index, config, seed=seed, max_epochs=max_epochs, images=images)
+        dataset = TrainDataset(index, config, seed=seed, max_epochs=max_epochs, pictures=pictures)
         self._loader: DataLoader[Any] = _worker_pool(
             TrainFetcher(dataset, self.rows),
             self._queue,

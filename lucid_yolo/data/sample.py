@@ -12,7 +12,7 @@ from lucid_yolo.data.augment import Placement, SamplePlan
 from lucid_yolo.data.geometry import Matrix, blank, boxes_to_points, paste, scaled_first, visible
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.mosaic import is_seen, tile_matrices
-from lucid_yolo.data.source import PictureSource, SharedPictures
+from lucid_yolo.data.source import Pictures, SharedPictures
 from lucid_yolo.data.transforms import Transforms
 from lucid_yolo.ops.colour import ColourTransform
 from lucid_yolo.ops.letterbox import scaled_size
@@ -123,7 +123,7 @@ class Renderer:
         self._transforms = transforms
         self._colour = ColourTransform()
 
-    def __call__(self, plans: list[SamplePlan], source: PictureSource) -> list[Sample]:
+    def __call__(self, plans: list[SamplePlan], source: Pictures) -> list[Sample]:
         """Render the samples of a batch; a picture that several of them use is read once.
 
         Raises:

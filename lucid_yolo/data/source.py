@@ -1,6 +1,6 @@
 """Where pictures come from, and the one scaling that all of them get first.
 
-A decoded cache is another `ImageSource`; a prepared cache is another `PictureSource`.
+A decoded cache is another `ImageSource`; a prepared cache is another `Pictures`.
 """
 
 from __future__ import annotations
@@ -63,6 +63,52 @@ class Picture:
     problem: str | None = None
 
 
+class Pictures(Protocol):
+    """Images of a split at training resolution."""
+
+    def __call__(self, image: int) -> Picture:
+        """Return image number ``image`` of the split."""
+        ...
+
+
+def checked(pixels: NDArray[np.uint8], index: SplitIndex, image: int) -> NDArray[np.uint8]:
+    """Return an image's pixels if they have the size that its labels are for.
+
+    Raises:
+        DataError: they have another size.
+    """
+    height, width = pixels.shape[:2]
+    if (width, height) != tuple(index.sizes[image].tolist()):
+        expected = "x".join(str(side) for side in index.sizes[image].tolist())
+        raise DataError(
+            f"image {index.paths[image]}: its picture has {width}x{height} pixels, but the labels of "
+            f"{index.source} are for {expected}; correct the labels or the file"
+        )
+    return pixels
+
+
+def stopping(problem: str) -> DataError:
+    """The error for an image that cannot be used where the configuration says to stop."""
+    return DataError(f"{problem}; data.bad_images=skip goes on without such files")
+
+
+def stand_in(problem: str, bad_images: BadImages, size: tuple[int, int]) -> Picture:
+    """Return a blank for an image that cannot be used.
+
+    Args:
+        problem: why not.
+        bad_images: whether to go on.
+        size: width and height of the blank.
+
+    Raises:
+        DataError: the configuration says to stop.
+    """
+    if bad_images is BadImages.RAISE:
+        raise stopping(problem)
+    width, height = size
+    return Picture(np.full((height, width, 3), PAD_VALUE, np.uint8), problem=problem)
+
+
 class PictureSource:
     """Images of a split at training resolution: decoded, and scaled once.
 
@@ -90,12 +136,11 @@ class PictureSource:
             DataError: the file cannot be used and the configuration says to stop.
         """
         try:
-            return Picture(self._checked(image))
+            return Picture(checked(self._images(image), self._index, image))
         except DataError as error:
-            if self._bad_images is BadImages.RAISE:
-                raise DataError(f"{error}; data.bad_images=skip goes on without such files") from None
-            width, height = self._index.sizes[image].tolist()
-            return Picture(np.full((height, width, 3), PAD_VALUE, np.uint8), problem=str(error))
+            problem = str(error)
+        width, height = self._index.sizes[image].tolist()
+        return stand_in(problem, self._bad_images, (width, height))
 
     def __call__(self, image: int) -> Picture:
         """Return one image at training resolution.
@@ -106,17 +151,6 @@ class PictureSource:
         picture = self.original(image)
         return Picture(resized(picture.pixels, *self.size(image)), picture.problem)
 
-    def _checked(self, image: int) -> NDArray[np.uint8]:
-        pixels = self._images(image)
-        height, width = pixels.shape[:2]
-        if (width, height) != tuple(self._index.sizes[image].tolist()):
-            expected = "x".join(str(side) for side in self._index.sizes[image].tolist())
-            raise DataError(
-                f"image {self._index.paths[image]}: its picture has {width}x{height} pixels, but the labels of "
-                f"{self._index.source} are for {expected}; correct the labels or the file"
-            )
-        return pixels
-
 
 class SharedPictures:
     """Pictures of one batch: each is read at its first use and dropped after its last.
@@ -126,7 +160,7 @@ class SharedPictures:
         uses: image numbers in any order, each as often as it will be asked for.
     """
 
-    def __init__(self, source: PictureSource, uses: Iterable[int]) -> None:
+    def __init__(self, source: Pictures, uses: Iterable[int]) -> None:
         self._source = source
         self._left = Counter(uses)
         self._held: dict[int, Picture] = {}

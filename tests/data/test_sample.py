@@ -49,7 +49,7 @@ def test_boxes_of_whole_samples_lie_on_white(image_size):
     index = random_index(12)
     config = make_config(image_size=image_size, hsv_h=0, hsv_s=0, hsv_v=0, flip_ud=0.5)
     source = Rectangles(index)
-    dataset = TrainDataset(index, config, seed=3, max_epochs=100, images=source)
+    dataset = TrainDataset(index, config, seed=3, max_epochs=100, pictures=PictureSource(index, config, source))
     checked = 0
     for sample in dataset.__getitems__([(0, i) for i in range(12)]):
         for x1, y1, x2, y2 in np.rint(sample.objects.boxes).astype(int):
@@ -65,14 +65,22 @@ def test_boxes_of_whole_samples_lie_on_white(image_size):
 def test_each_image_is_decoded_once_a_batch():
     index = random_index(5)
     source = Rectangles(index)
-    dataset = TrainDataset(index, make_config(), seed=0, max_epochs=100, images=source)
+    dataset = TrainDataset(
+        index, make_config(), seed=0, max_epochs=100, pictures=PictureSource(index, make_config(), source)
+    )
     dataset.__getitems__([(0, i) for i in range(5)])
     assert max(source.reads.values()) == 1
 
 
 def test_a_sample_does_not_depend_on_its_batch():
     index = random_index(8)
-    dataset = TrainDataset(index, make_config(mixup=0.5), seed=0, max_epochs=100, images=Rectangles(index))
+    dataset = TrainDataset(
+        index,
+        make_config(mixup=0.5),
+        seed=0,
+        max_epochs=100,
+        pictures=PictureSource(index, make_config(mixup=0.5), Rectangles(index)),
+    )
     together = dataset.__getitems__([(4, i) for i in range(8)])
     for i in (7, 2):
         alone = dataset[4, i]
@@ -84,7 +92,7 @@ def test_a_sample_does_not_depend_on_its_batch():
 def test_without_augmentation_a_sample_is_its_letterbox():
     index = random_index(6)
     config = make_config(image_size=96, **PLAIN)
-    train = TrainDataset(index, config, seed=0, max_epochs=10, images=Rectangles(index))
+    train = TrainDataset(index, config, seed=0, max_epochs=10, pictures=PictureSource(index, config, Rectangles(index)))
     val = ValDataset(index, config, images=Rectangles(index))
     for i in range(6):
         sample, item = train[0, i], val[i]
@@ -131,7 +139,13 @@ def test_crowds_are_never_targets():
     assert left.offsets.tolist() == [0, 1, 1, 2]
     assert left.boxes.tolist() == [[0, 0, 9, 9], [0, 0, 8, 8]]
     assert left.classes.tolist() == [1, 2]
-    dataset = TrainDataset(index, make_config(**PLAIN), seed=0, max_epochs=1, images=Rectangles(index))
+    dataset = TrainDataset(
+        index,
+        make_config(**PLAIN),
+        seed=0,
+        max_epochs=1,
+        pictures=PictureSource(index, make_config(**PLAIN), Rectangles(index)),
+    )
     assert [len(dataset[0, i].objects) for i in range(3)] == [1, 0, 1]
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from lucid_yolo.data.dataset import TrainDataset
 from lucid_yolo.data.loader import TrainLoader
+from lucid_yolo.data.source import PictureSource
 from lucid_yolo.data.statistics import next_bucket, target_rows
 from tests.data.splits import PLAIN, make_config, make_index
 
@@ -41,7 +42,9 @@ def test_nearly_all_real_batches_fit_and_the_bucket_is_not_wasteful():
     rows = target_rows(index, config)
     assert rows == target_rows(index, config)  # deterministic
     blank = np.zeros((320, 320, 3), np.uint8)
-    dataset = TrainDataset(index, config, seed=5, max_epochs=100, images=lambda _: blank)
+    dataset = TrainDataset(
+        index, config, seed=5, max_epochs=100, pictures=PictureSource(index, config, lambda _: blank)
+    )
     counts = np.array([len(s.objects) for e in range(8) for s in dataset.__getitems__([(e, i) for i in range(60)])])
     totals = generator.permuted(np.tile(counts, 20)).reshape(-1, 8).sum(axis=1)
     assert (totals <= rows).mean() > 0.99

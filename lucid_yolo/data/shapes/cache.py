@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -21,10 +20,10 @@ import cv2
 import numpy as np
 
 from lucid_yolo.config.errors import DataError
+from lucid_yolo.config.paths import CACHE_VARIABLE, cache_directory
 from lucid_yolo.data.shapes.geometry import CLASS_NAMES, KEYPOINT_NAMES, KEYPOINT_SKELETON, Shape
 from lucid_yolo.data.shapes.scene import Scene, draw_scene
 
-CACHE_VARIABLE = "LUCID_YOLO_CACHE"
 _VERSION = 3  # raise it whenever a picture or a label changes
 _JPEG_QUALITY = 95  # decoding costs a fifth of PNG, which two cores feel at every step
 _SPLITS = ("train", "val")
@@ -55,17 +54,6 @@ class ShapesSpec:
     def count(self, split: str) -> int:
         """Number of pictures of a split."""
         return self.num_train if split == "train" else self.num_val
-
-
-def cache_directory() -> Path:
-    """The user's cache directory of this package; the environment variable ``LUCID_YOLO_CACHE`` names another one."""
-    if named := os.environ.get(CACHE_VARIABLE):
-        return Path(named).expanduser().absolute()
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "lucid_yolo"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "lucid_yolo" / "Cache"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lucid_yolo"
 
 
 def annotation_file(folder: Path, split: str) -> Path:

@@ -13,10 +13,11 @@ import pytest
 from pycocotools.coco import COCO
 
 from lucid_yolo.config.errors import ConfigError, DataError
+from lucid_yolo.config.paths import cache_directory
 from lucid_yolo.config.schema import DataConfig, ExifOrientation
 from lucid_yolo.data.image import read_image
 from lucid_yolo.data.readers import read_split, read_splits
-from lucid_yolo.data.shapes.cache import ShapesSpec, annotation_file, cache_directory, ensure_shapes, image_folder
+from lucid_yolo.data.shapes.cache import ShapesSpec, annotation_file, ensure_shapes, image_folder
 from lucid_yolo.data.shapes.scene import draw_scene, object_mask
 
 SMALL = ShapesSpec(num_train=6, num_val=3, image_size=96, seed=5)
