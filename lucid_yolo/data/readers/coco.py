@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from lucid_yolo.data.readers.settings import Split, check_options
 from lucid_yolo.data.readers.sizes import missing_files, read_headers, size_conflict
 
 _LISTS = ("images", "annotations", "categories")
+_LARGEST_ID = 2**63 - 1  # ids are kept in 64 bits
+_LARGEST_SIDE = 2**31 - 1
 _VERIFIED = 5000  # of a larger split, so many evenly spread files are compared with the sizes that the JSON states
 
 
@@ -126,10 +129,11 @@ def _looked_up(table: dict[int, int], record: dict[str, Any], key: str) -> int |
 
 
 def _integer(value: Any) -> int | None:
-    """An id as an int; None for anything that is not a whole number."""
+    """An id as an int; None for anything that is not a whole number of 64 bits."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return int(value) if math.isfinite(value) and value == int(value) else None
+    whole = isinstance(value, int) or value.is_integer()
+    return int(value) if whole and abs(value) <= _LARGEST_ID else None
 
 
 def _read_categories(records: list[Any], problems: Problems) -> _Categories:
@@ -139,11 +143,12 @@ def _read_categories(records: list[Any], problems: Problems) -> _Categories:
         where = f"categories[{number}]"
         number_id = _integer(record.get("id")) if isinstance(record, dict) else None
         if number_id is None:
-            problems.add(f"{where}: {_shown(record, 'id')}; a whole number is needed")
+            problems.add(f"{where}: {_shown(record, 'id')}; a whole number of 64 bits is needed")
         elif number_id in names:
             problems.add(f"{where}: id {number_id} is there twice ({names[number_id]!r} and {record.get('name')!r})")
         else:
-            names[number_id] = str(record.get("name", number_id))
+            name = record.get("name")
+            names[number_id] = str(number_id if name is None else name)
     ids = tuple(sorted(names))
     return _Categories(tuple(names[i] for i in ids), ids, {category: label for label, category in enumerate(ids)})
 
@@ -160,7 +165,7 @@ def _read_images(records: list[Any], problems: Problems) -> _Images:
         where = f"images[{number}]"
         image_id = _integer(record.get("id")) if isinstance(record, dict) else None
         if image_id is None:
-            problems.add(f"{where}: {_shown(record, 'id')}; a whole number is needed")
+            problems.add(f"{where}: {_shown(record, 'id')}; a whole number of 64 bits is needed")
             continue
         name = record.get("file_name")
         if not isinstance(name, str) or not name:
@@ -170,12 +175,19 @@ def _read_images(records: list[Any], problems: Problems) -> _Images:
             other = images.names[images.positions[image_id]]
             problems.add(f"{where}: image id {image_id} is there twice ({other} and {name})")
             continue
-        width, height = _integer(record.get("width")), _integer(record.get("height"))
         images.positions[image_id] = len(images.ids)
         images.ids.append(image_id)
         images.names.append(name.replace("\\", "/"))
-        images.sizes.append((width, height) if width and height else None)
+        images.sizes.append(_read_size(record))
     return images
+
+
+def _read_size(record: dict[str, Any]) -> tuple[int, int] | None:
+    """Width and height of an image; None where they are not stated or cannot be a size."""
+    width, height = _integer(record.get("width")), _integer(record.get("height"))
+    if width is None or height is None or not all(1 <= side <= _LARGEST_SIDE for side in (width, height)):
+        return None
+    return width, height
 
 
 def _read_objects(records: list[Any], categories: _Categories, images: _Images, problems: Problems) -> ObjectRows:
@@ -196,6 +208,10 @@ def _read_objects(records: list[Any], categories: _Categories, images: _Images, 
             problems.add(f"{where}: {_shown(record, 'category_id')}; allowed: {allowed_ids(categories.ids)}")
             continue
         box = _read_box(record, where, problems)
+        crowd = record.get("iscrowd")  # null and absent mean no crowd
+        if crowd not in (0, 1, None):
+            problems.add(f"{where}: iscrowd is {crowd!r}; allowed: 0 and 1")
+            continue
         if box is None:
             continue
         area = record.get("area")
@@ -203,7 +219,7 @@ def _read_objects(records: list[Any], categories: _Categories, images: _Images, 
         rows.image.append(image)
         rows.boxes.append(box)
         rows.classes.append(label)
-        rows.crowd.append(bool(record.get("iscrowd", 0)))  # absent means no crowd
+        rows.crowd.append(bool(crowd))
         rows.areas.append(float(area) if usable and area is not None else math.nan)
         rows.keys.append(key if isinstance(key, int) else number)
     return rows
@@ -247,10 +263,13 @@ def _displayed_sizes(
         elif conflict := size_conflict(declared, header, config.exif_orientation):
             problems.add(f"{images.names[i]}: {conflict}")
     notes = []
+    if repeated := [path for path, times in Counter(paths).items() if times > 1]:
+        names = some(os.path.basename(path) for path in repeated)
+        notes.append(f"{counted(len(repeated), 'image file')} listed under several image ids: {names}")
     if step > 1:
         notes.append(f"the sizes of {len(chosen)} of {len(paths)} images were compared with their files")
     if absent := sum(size is None for size in images.sizes):
-        notes.append(f"{counted(absent, 'image')} without width and height in the JSON: read from the files")
+        notes.append(f"{counted(absent, 'image')} without a usable width and height in the JSON: read from the files")
     if unreadable:
         names = some(images.names[i] for i in sorted(unreadable))
         notes.append(f"{counted(len(unreadable), 'image')} cannot be read and count as empty pictures: {names}")

@@ -41,7 +41,7 @@ class Problems:
         if not self._count:
             return
         if self._count == 1:
-            raise DataError(" ".join([f"{self._source}: {self._shown[0]}", *self._hints]))
+            raise DataError(". ".join([f"{self._source}: {self._shown[0]}", *self._hints]))
         lines = [f"{self._count} problems in {self._source}:", *(f"  {p}" for p in self._shown)]
         if self._count > _SHOWN:
             lines.append(f"  ... and {self._count - _SHOWN} more")

@@ -134,14 +134,18 @@ def _load(file: Path) -> dict[str, Any]:
 def _read_names(document: dict[str, Any], problems: Problems) -> tuple[str, ...]:
     names = document.get("names")
     if isinstance(names, dict):
-        expected = list(range(len(names)))
+        expected = range(len(names))
         if sorted(names, key=str) != sorted(expected, key=str):
-            problems.add(f"names: its keys are {some(names)}; {some(expected[:1])} to {len(names) - 1} are needed")
+            shown = some(repr(key) for key in names)
+            problems.add(f"names: its keys are {shown}; the whole numbers 0 to {len(names) - 1} are needed")
             return ()
         names = [names[i] for i in expected]
     if not isinstance(names, list) or not names:
         problems.add(f"names is {names!r}; a list of class names, or a mapping from 0, 1, ... to names, is needed")
         return ()
+    for position, name in enumerate(names):
+        if isinstance(name, bool) or not isinstance(name, str | int | float):
+            problems.add(f"names: class {position} is {name!r}, which is no text; in quotes, any word is one")
     count = document.get("nc", len(names))
     if count != len(names):
         problems.add(f"nc is {count!r}, but names has {counted(len(names), 'entry', 'entries')}")

@@ -222,6 +222,8 @@ def test_missing_area_is_the_box_area(coco_set: Write) -> None:
         ({"bbox": [1, 2, "3", 4]}, "four numbers"),
         ({"bbox": [1, 2, float("nan"), 4]}, r"bbox is \[1, 2, nan, 4\]; the numbers must be finite"),
         ({"bbox": [1, 2, float("inf"), 4]}, "the numbers must be finite"),
+        ({"iscrowd": "0"}, r"annotation 100 \(a.jpg\): iscrowd is '0'; allowed: 0 and 1"),
+        ({"iscrowd": []}, r"iscrowd is \[\]; allowed: 0 and 1"),
         ({"bbox": [9, 9, -3, 4]}, r"bbox is \[9, 9, -3, 4\]; width and height must not be negative"),
     ],
 )
@@ -248,7 +250,12 @@ def test_many_problems_are_reported_together(coco_set: Write) -> None:
             lambda d: d["categories"].append({"id": 1, "name": "cow"}),
             r"categories\[2\]: id 1 is there twice \('cat' and",
         ),
-        (lambda d: d["images"][0].update(id="one"), r"images\[0\]: id is 'one'; a whole number is needed"),
+        (lambda d: d["images"][0].update(id="one"), r"images\[0\]: id is 'one'; a whole number of 64 bits is needed"),
+        (
+            lambda d: d["images"][0].update(id=2**63),
+            r"images\[0\]: id is 92233720.*; a whole number of 64",
+        ),
+        (lambda d: d["categories"][0].update(id=10**30), r"categories\[0\]: id is 10{30}; a whole number of 64 bits"),
         (lambda d: d["images"][0].pop("file_name"), r"images\[0\]: has no 'file_name' \(its keys: 'id', "),
         (
             lambda d: d.pop("categories"),
@@ -327,14 +334,26 @@ def test_declared_size_that_is_wrong(coco_set: Write) -> None:
 def test_undeclared_size_comes_from_the_file(coco_set: Write) -> None:
     index = read(coco_set(change=lambda d: d["images"][1].pop("width")))
     assert index.sizes.tolist() == [[64, 48], [64, 48]]
-    assert "1 image without width and height in the JSON: read from the files" in index.notes
+    assert "1 image without a usable width and height in the JSON: read from the files" in index.notes
+
+
+@pytest.mark.parametrize("width", [-64, 0, 10**12, 64.5, "64"])
+def test_size_that_cannot_be_one_comes_from_the_file(coco_set: Write, width: Any) -> None:
+    index = read(coco_set(change=lambda d: d["images"][1].update(width=width)))
+    assert index.sizes.tolist() == [[64, 48], [64, 48]]
+    assert "1 image without a usable width and height in the JSON: read from the files" in index.notes
+
+
+def test_file_listed_twice_is_noted(coco_set: Write) -> None:
+    index = read(coco_set(change=lambda d: d["images"].append({**d["images"][1], "id": 9})))
+    assert "1 image file listed under several image ids: b.jpg" in index.notes
 
 
 def test_unreadable_image_stops_or_becomes_empty(coco_set: Write) -> None:
     root = coco_set([OBJECT, {**OBJECT, "image_id": 2}])
     (root / "train2017" / "b.jpg").write_bytes(b"")
     message = refused(root, r"image .*b.jpg: the file is empty \(0 bytes\)")
-    assert "data.bad_images=skip" in message
+    assert ". data.bad_images=skip" in message
     index = read(root, bad_images=BadImages.SKIP)
     assert index.offsets.tolist() == [0, 1, 1]
     assert "1 image cannot be read and count as empty pictures: b.jpg" in index.notes

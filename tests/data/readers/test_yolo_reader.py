@@ -82,7 +82,11 @@ def test_names_as_list_or_mapping(yolo_set: Write, names: str) -> None:
     ("yaml", "text"),
     [
         ("train: images/train\nnc: 3\nnames: [a, b]", "nc is 3, but names has 2 entries"),
-        ("train: images/train\nnames: {1: a, 2: b}", "names: its keys are 1, 2; 0 to 1 are needed"),
+        ("train: images/train\nnames: {1: a, 2: b}", "names: its keys are 1, 2; the whole numbers 0 to 1 are needed"),
+        ("train: images/train\nnames: {'0': a, '1': b}", "names: its keys are '0', '1'; the whole numbers 0 to 1"),
+        ("train: images/train\nnames: [no, b]", "names: class 0 is False, which is no text; in quotes"),
+        ("train: images/train\nnames: {0: a, 1: null}", "names: class 1 is None, which is no text"),
+        ("train: images/train\nnames: [a, b: c]", "names: class 1 is {'b': 'c'}, which is no text"),
         ("train: images/train", "names is None; a list of class names, or a mapping"),
         ("train: 3\nnames: [a]", "train is 3; a folder, a .txt list, or a list of those is needed"),
         ("names: [a\ntrain: b", r"data.yaml: not YAML: .* in line \d"),
@@ -294,7 +298,7 @@ def test_unreadable_image_stops_or_becomes_empty(yolo_set: Write) -> None:
     root = yolo_set(b="1 .5 .5 .5 .5")
     (root / "images" / "train" / "a.jpg").write_bytes(b"")
     message = refused(root, r"image .*a.jpg: the file is empty \(0 bytes\)")
-    assert "data.bad_images=skip" in message
+    assert ". data.bad_images=skip" in message
     index = read(root, bad_images=BadImages.SKIP, image_size=320)
     assert index.offsets.tolist() == [0, 0, 1]
     assert index.sizes.tolist() == [[320, 320], [64, 48]]
