@@ -65,19 +65,27 @@ class Transforms:
             Image, boxes and classes; boxes that left the canvas are gone.
 
         Raises:
-            DataError: a transform changed the size or type of the picture.
+            DataError: a transform failed, or changed the size or type of the picture.
         """
         if not self._listed:
             return image, boxes, classes
         # One stream for the whole pipeline: `set_random_seed` would give every transform the same draws.
         self._pipeline.set_random_state(np.random.default_rng(seed), random.Random(seed))
         if not self._with_boxes:
-            return self._checked(self._pipeline(image=image)["image"], image), boxes, classes
-        result = self._pipeline(image=image, bboxes=boxes.astype(np.float64), rows=np.arange(len(boxes)))
+            return self._checked(self._run(image=image)["image"], image), boxes, classes
+        result = self._run(image=image, bboxes=boxes.astype(np.float64), rows=np.arange(len(boxes)))
         kept = np.asarray(result["bboxes"], np.float32).reshape(-1, 4)
         rows = np.asarray(result[_ROWS], np.int64).reshape(-1)
         large = ((kept[:, 2:] - kept[:, :2]) >= MIN_SIDE).all(axis=1)
         return self._checked(result["image"], image), kept[large], classes[rows[large]]
+
+    def _run(self, **data: Any) -> Any:
+        try:
+            return self._pipeline(**data)
+        except Exception as error:  # Albumentations has no base class of its own for what goes wrong in it
+            raise DataError(
+                f"data.augment.transforms fails on a sample: {error}; change or remove that transform"
+            ) from error
 
     def _build(self) -> None:
         os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
@@ -124,4 +132,9 @@ def _build_entry(library: Any, entry: Any, where: str) -> Any:
             warnings.simplefilter("error", UserWarning)  # an unknown setting is only a warning there
             return factory(**settings)
     except (TypeError, ValueError, UserWarning) as error:
-        raise ConfigError([f"{key}: {_PREFIX}{name} refuses its settings: {error}"]) from None
+        raise ConfigError([f"{key}: {_PREFIX}{name} refuses its settings: {_reason(error)}"]) from None
+
+
+def _reason(error: Exception) -> str:
+    """What a constructor says, in one line: settings are checked by pydantic, which writes several and a link."""
+    return " ".join(line.strip() for line in str(error).splitlines() if "https://" not in line)

@@ -98,3 +98,27 @@ def test_a_transform_that_changes_the_size_is_refused():
     resize = {"_target_": "albumentations.Resize", "height": 16, "width": 16, "p": 1.0}
     with pytest.raises(DataError, match=r"turns a \(32, 32, 3\) uint8 picture into \(16, 16, 3\)"):
         Transforms([resize])(IMAGE, BOXES, CLASSES, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        (
+            {"_target_": "albumentations.RandomCrop", "height": 99, "width": 99, "p": 1.0},
+            "fails on a sample: Crop size",
+        ),
+        ({"_target_": "albumentations.FDA", "p": 1.0}, "fails on a sample: FDA requires .*change or remove"),
+    ],
+)
+def test_a_transform_that_fails_is_our_error(entry, message):
+    with pytest.raises(DataError, match=r"data\.augment\.transforms " + message):
+        Transforms([entry])(IMAGE, BOXES, CLASSES, seed=0)
+
+
+def test_a_wrong_setting_is_one_line_without_a_link():
+    with pytest.raises(
+        ConfigError, match=r"\[0\]: albumentations.Blur refuses its settings: .* p Input should be less"
+    ) as caught:
+        Transforms([{"_target_": "albumentations.Blur", "p": 7}])
+    assert "http" not in str(caught.value)
+    assert "\n" not in str(caught.value)
