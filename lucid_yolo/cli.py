@@ -138,6 +138,8 @@ def _check(config: DictConfig) -> int:
 
 
 def _validate(config: ValidateConfig) -> int:
+    if config.out is None:
+        config.out = time.strftime("validations/%Y-%m-%d_%H-%M-%S")
     from lucid_yolo.engine.validate import validate  # noqa: PLC0415 - late: imports torch
 
     _print(validate(config))

@@ -45,7 +45,7 @@ class ValidateConfig:
     split: SplitName = SplitName.VAL
     batch_size: int | None = None  # null: that of the run
     num_workers: int | None = None  # null: chosen
-    out: str | None = None  # folder for report and pictures; null: beside the checkpoint
+    out: str | None = None  # folder for the results, new or empty; null: validations/TIME from the command line
     accelerator: str = "auto"  # auto, cpu, cuda, mps
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +13,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lucid_yolo.config.errors import RunError
+from lucid_yolo.config.errors import DataError, RunError
 from lucid_yolo.config.paths import resolve_user_path
+from lucid_yolo.config.schema import ExifOrientation
 from lucid_yolo.config.verbs import PredictConfig, SaveConfig
 from lucid_yolo.data.geometry import letterboxed
 from lucid_yolo.data.image import read_image
 from lucid_yolo.engine.checkpoint import TrainedModel, load_model
 from lucid_yolo.engine.device import choose_device
-from lucid_yolo.engine.sources import list_sources
+from lucid_yolo.engine.sources import Source, list_sources
 from lucid_yolo.eval.predictions_io import detection_records, output_stems, write_json, write_yolo, yolo_lines
 from lucid_yolo.ops.detections import Detections
 from lucid_yolo.ops.images import scale_images
@@ -33,12 +36,14 @@ class Prediction:
         pixels: (H, W, 3) uint8 RGB, as the model saw it before scaling (after the EXIF rule).
         detections: best first.
         class_names: one name a class.
+        category_ids: the training data's own id of each class.
     """
 
     name: str
     pixels: NDArray[np.uint8]
     detections: Detections
     class_names: tuple[str, ...]
+    category_ids: tuple[int, ...]
 
     def overlay(self) -> NDArray[np.uint8]:
         """Draw the detections on a copy of the picture, (H, W, 3) uint8 RGB."""
@@ -64,7 +69,7 @@ class Prediction:
 
     def records(self) -> list[dict[str, Any]]:
         """Plain records: file, class, score, box as left, top, width, height in pixels."""
-        return detection_records(self.name, self.detections, self.class_names)
+        return detection_records(self.name, self.detections, self.class_names, self.category_ids)
 
     def __len__(self) -> int:
         return len(self.detections)
@@ -89,22 +94,25 @@ def predict(config: PredictConfig) -> Predictions:
 
     Raises:
         RunError: the checkpoint cannot be used, or the output folder is taken.
-        DataError: a picture cannot be found or read.
+        DataError: a picture that was named cannot be found or read; none of a folder or pattern can be read.
     """
     sources = list_sources(config.source)
     trained = load_model(resolve_user_path(config.checkpoint), device=choose_device(config.accelerator))
     out = claim_output(resolve_user_path(config.out)) if config.out is not None else None
-    stems = output_stems([name for name, _ in sources])
+    stems = output_stems([source.name for source in sources])
+    info = trained.info
     found = []
-    for start in range(0, len(sources), config.batch_size):
-        chunk = sources[start : start + config.batch_size]
-        pictures = [pixels if pixels is not None else _read(name, trained) for name, pixels in chunk]
-        detections = detect(trained, pictures, decode=config.decode)
-        for (name, _), pixels, one, stem in zip(chunk, pictures, detections, stems[start:], strict=False):
-            prediction = Prediction(name, pixels, one.above(config.confidence), trained.info.class_names)
+    pictures = _readable(sources, trained.exif_orientation)
+    while chunk := list(islice(pictures, config.batch_size)):
+        detections = detect(trained, [pixels for _, pixels in chunk], decode=config.decode)
+        for (position, pixels), one in zip(chunk, detections, strict=True):
+            kept = one.above(config.confidence)
+            prediction = Prediction(sources[position].name, pixels, kept, info.class_names, info.category_ids)
             found.append(prediction)
             if out is not None:
-                _write(out, stem, prediction, config.save)
+                _write(out, stems[position], prediction, config.save)
+    if sources and not found:
+        raise DataError(f"source={config.source}: none of the {len(sources)} pictures can be read.")
     if out is not None and config.save.json:
         write_json(out / "predictions.json", (record for one in found for record in one.records()))
     return Predictions(found)
@@ -149,8 +157,17 @@ def claim_output(path: Path) -> Path:
     return path
 
 
-def _read(name: str, trained: TrainedModel) -> NDArray[np.uint8]:
-    return read_image(name, exif=trained.exif_orientation)
+def _readable(sources: Iterable[Source], exif: ExifOrientation) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """Read the pictures, each with its position; one that a folder or a pattern brought may fail, with a warning."""
+    for position, source in enumerate(sources):
+        try:
+            pixels = read_image(source.name, exif=exif) if source.pixels is None else source.pixels
+        except DataError as error:
+            if not source.listed:
+                raise
+            warnings.warn(f"{error}; left out", stacklevel=3)
+        else:
+            yield position, pixels
 
 
 def _write(out: Path, stem: str, one: Prediction, save: SaveConfig) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,54 +17,72 @@ from lucid_yolo.config.paths import resolve_user_path
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
 
 
-def list_sources(source: Any) -> list[tuple[str, NDArray[np.uint8] | None]]:
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One picture to look at.
+
+    Attributes:
+        name: file, or a made-up name for pixels from memory.
+        pixels: (H, W, 3) uint8 RGB where they came from memory, else None.
+        listed: whether a folder or a pattern brought it, rather than its own name.
+    """
+
+    name: str
+    pixels: NDArray[np.uint8] | None = None
+    listed: bool = False
+
+
+def list_sources(source: Any) -> list[Source]:
     """List what a source means.
 
     Args:
         source: path, folder, glob pattern, (H, W, 3) uint8 RGB pixels, or a list or tuple of these.
 
-    Returns:
-        A name for each picture, and its pixels where they came from memory.
-
     Raises:
         DataError: nothing is there, or an array is no picture.
     """
     sources: Sequence[Any] = source if isinstance(source, (list, tuple)) else [source]
-    found: list[tuple[str, NDArray[np.uint8] | None]] = []
+    found: list[Source] = []
     for position, one in enumerate(sources):
         if isinstance(one, np.ndarray):
-            found.append((f"array_{position}", check_pixels(one)))
+            found.append(Source(f"array_{position}", pixels=check_pixels(one)))
         elif isinstance(one, (str, Path)):
-            found += [(str(path), None) for path in find_pictures(one)]
+            found += find_pictures(str(one))
         else:
             raise DataError(
-                f"source: a {type(one).__name__} is no picture; give a path, a folder, a pattern or an array."
+                f"source: an object of type {type(one).__name__} is no picture; "
+                "give a path, a folder, a pattern or an array."
             )
     return found
 
 
-def find_pictures(source: str | Path) -> list[Path]:
+def find_pictures(source: str) -> list[Source]:
     """List the pictures that a path, a folder or a glob pattern means, sorted.
 
     Raises:
         DataError: nothing is there.
     """
-    path = resolve_user_path(str(source))
+    if not source.strip():
+        raise DataError("source is empty; give a path, a folder, a pattern or an array.")
+    path = resolve_user_path(source)
     if path.is_file():
-        return [path]
+        return [Source(str(path))]
     if path.is_dir():
-        found = sorted(p for p in path.iterdir() if p.suffix.lower() in SUFFIXES)
+        found = sorted(str(p) for p in path.iterdir() if p.suffix.lower() in SUFFIXES and p.is_file())
         if not found:
             raise DataError(
-                f"source={source}: no picture in that folder (known suffixes: {', '.join(sorted(SUFFIXES))})."
+                f"source={source}: no picture in that folder (known suffixes: {', '.join(sorted(SUFFIXES))}). "
+                f"A pattern such as {source}/**/*.jpg looks into folders below."
             )
-        return found
-    if glob.has_magic(str(source)):
-        found = sorted(Path(p) for p in glob.glob(str(path), recursive=True) if Path(p).is_file())
+    elif glob.has_magic(source):
+        found = sorted(p for p in glob.glob(_pattern(path), recursive=True) if Path(p).is_file())
         if not found:
             raise DataError(f"source={source}: the pattern matches no file.")
-        return found
-    raise DataError(f"source={source}: no such file or folder.")
+    elif "://" in source:
+        raise DataError(f"source={source}: addresses are not downloaded; give a file or a folder.")
+    else:
+        raise DataError(f"source={source}: no such file or folder.")
+    return [Source(name, listed=True) for name in found]
 
 
 def check_pixels(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -78,3 +97,9 @@ def check_pixels(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
             "a picture is (height, width, 3) uint8 RGB."
         )
     return np.ascontiguousarray(pixels)
+
+
+def _pattern(path: Path) -> str:
+    """Keep the folders that exist as they are written: their names may hold brackets."""
+    existing = next(parent for parent in path.parents if parent.is_dir())
+    return str(Path(glob.escape(str(existing))) / path.relative_to(existing))

@@ -1,4 +1,8 @@
-"""The verb ``validate``: score a checkpoint on a data set, with a report and pictures."""
+"""The verb ``validate``: score a checkpoint on a data set, with a report, predictions and pictures.
+
+Predictions are COCO results with the data set's own image and category ids: ``predictions.json`` and, for a further
+decoder, its suffix in the name. pycocotools reads them as they are.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +30,8 @@ from lucid_yolo.engine.device import choose_device
 from lucid_yolo.engine.evaluate import Evaluation, evaluate
 from lucid_yolo.engine.final import metrics_table
 from lucid_yolo.engine.predict import claim_output
+from lucid_yolo.eval.coco import to_coco_json
+from lucid_yolo.eval.predictions_io import write_json
 from lucid_yolo.eval.recall import recall_at
 from lucid_yolo.tasks.base import Decoder
 
@@ -81,7 +87,7 @@ def validate(config: ValidateConfig) -> ValidationReport:
         for d, e in found.items()
     }
     if out is not None:
-        _write(out, config, index, found[task.decoders[0]], metrics, details, trained)
+        _write(out, config, index, found, metrics, details, trained)
     return ValidationReport(metrics=metrics, details=details, out=out, trained=trained, evaluations=found)
 
 
@@ -115,7 +121,7 @@ def _write(
     out: Path,
     config: ValidateConfig,
     index: SplitIndex,
-    evaluation: Evaluation,
+    found: Mapping[Decoder, Evaluation],
     metrics: Mapping[str, float | None],
     details: Mapping[str, Any],
     trained: TrainedModel,
@@ -131,11 +137,14 @@ def _write(
         "torch": torch.__version__,
     }
     (out / "report.json").write_text(json.dumps(report, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    for decoder, evaluation in found.items():
+        write_json(out / f"predictions{decoder.suffix}.json", to_coco_json(index, evaluation.detections))
+    shown = found[trained.task.decoders[0]]
     write_validation_pictures(
         out,
         index,
-        evaluation.detections,
-        evaluation.metrics,
+        shown.detections,
+        shown.metrics,
         class_names=index.class_names,
         read=partial(read_image, exif=trained.exif_orientation),
     )

@@ -14,11 +14,27 @@ from lucid_yolo.eval.columns import to_xywh
 from lucid_yolo.ops.detections import Detections
 
 
-def detection_records(file_name: str, detections: Detections, class_names: Sequence[str]) -> list[dict[str, Any]]:
-    """Detections of one picture as plain records: file, class, score, and left, top, width, height in pixels."""
+def detection_records(
+    file_name: str, detections: Detections, class_names: Sequence[str], category_ids: Sequence[int]
+) -> list[dict[str, Any]]:
+    """Detections of one picture as plain records: file, class, score, and left, top, width, height in pixels.
+
+    Args:
+        file_name: names the picture.
+        detections: what was found in it.
+        class_names: one name a class.
+        category_ids: the training data's own id of each class.
+    """
     columns = (detections.classes.tolist(), detections.scores.tolist(), to_xywh(detections.boxes).tolist())
     return [
-        {"file_name": file_name, "class_id": label, "class_name": class_names[label], "score": score, "bbox": box}
+        {
+            "file_name": file_name,
+            "class_id": label,
+            "category_id": category_ids[label],
+            "class_name": class_names[label],
+            "score": score,
+            "bbox": box,
+        }
         for label, score, box in zip(*columns, strict=True)
     ]
 

@@ -54,7 +54,9 @@ def test_each_verb_reaches_its_function(engine: SimpleNamespace, capsys: pytest.
     assert [config.seed for config in engine.got] == [3, 4, 5]
     assert engine.got[0].overrides == ["seed=3"]
     assert cli.main(["validate", "checkpoint=a", "split=train"]) == 0
-    assert engine.got[-1] == ValidateConfig(checkpoint="a", split=engine.got[-1].split)
+    out = engine.got[-1].out
+    assert out.startswith("validations/")
+    assert engine.got[-1] == ValidateConfig(checkpoint="a", split=engine.got[-1].split, out=out)
     engine.result = [SimpleNamespace(detections=[1, 2]), SimpleNamespace(detections=[])]
     assert cli.main(["predict", "checkpoint=a", "source=x.jpg"]) == 0
     assert isinstance(engine.got[-1], PredictConfig)

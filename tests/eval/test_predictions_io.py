@@ -14,8 +14,15 @@ from lucid_yolo.eval.predictions_io import detection_records, output_stems, writ
 
 def test_records(make_detections):
     found = make_detections([(10, 20, 40, 60, 0.5, 1)])
-    assert detection_records("a/b.jpg", found, ("cat", "dog")) == [
-        {"file_name": "a/b.jpg", "class_id": 1, "class_name": "dog", "score": 0.5, "bbox": [10.0, 20.0, 30.0, 40.0]}
+    assert detection_records("a/b.jpg", found, ("cat", "dog"), (7, 90)) == [
+        {
+            "file_name": "a/b.jpg",
+            "class_id": 1,
+            "category_id": 90,
+            "class_name": "dog",
+            "score": 0.5,
+            "bbox": [10.0, 20.0, 30.0, 40.0],
+        }
     ]
 
 
@@ -57,7 +64,7 @@ def test_output_stems_are_distinct_and_stay_inside(parts):
 
 
 def test_written_files(tmp_path, make_detections):
-    records = detection_records("b\u00e4r.jpg", make_detections([(0, 0, 1, 1, 0.25, 0)] * 2), ("B\u00e4r",))
+    records = detection_records("b\u00e4r.jpg", make_detections([(0, 0, 1, 1, 0.25, 0)] * 2), ("B\u00e4r",), (0,))
     path = write_json(tmp_path / "out/predictions.json", records)
     assert json.loads(path.read_text(encoding="utf-8")) == records
     assert json.loads(write_json(tmp_path / "none.json", []).read_text()) == []
