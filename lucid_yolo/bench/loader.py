@@ -1,9 +1,10 @@
 """What one training sample costs, in units of decoding one of its images with OpenCV in the same run.
 
-    python -m lucid_yolo.bench.loader data=coco data.root=FOLDER [--out RECORD.json]
+    python -m lucid_yolo.bench.loader data=coco data.root=FOLDER [cache=decoded] [--out RECORD.json]
 
 One process, one thread. Everything is timed in turns, so that a change of the machine's speed hits all alike, and the
-medians are compared. Prints a table; ``--out`` writes a record.
+medians are compared. Prints a table; ``--out`` writes a record. The making of a cache is not timed; whether it fits is
+for the user to know, its size is printed first.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from rich.table import Table
 from lucid_yolo.bench.record import environment, write_record
 from lucid_yolo.config.compose import compose, to_root
 from lucid_yolo.config.errors import LucidError
-from lucid_yolo.config.schema import DataConfig
+from lucid_yolo.config.schema import CacheConfig, CacheName, DataConfig
 from lucid_yolo.data.batch import Batch
+from lucid_yolo.data.cache import cache_bytes, open_cache
 from lucid_yolo.data.collate import collate
 from lucid_yolo.data.dataset import SampleKey, TrainDataset
 from lucid_yolo.data.index import SplitIndex
@@ -36,6 +38,7 @@ from lucid_yolo.data.statistics import target_rows
 from lucid_yolo.ops.colour import ColourTransform
 
 _SAMPLES = 120
+_BUILDERS = 4  # threads that make a cache, before anything is timed
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class LoaderCost:
         batch_size: samples a batch.
         images: in the split.
         samples: timed.
+        cache: where the pictures of the samples came from; none: their files.
     """
 
     decode_ms: float
@@ -61,6 +65,7 @@ class LoaderCost:
     batch_size: int
     images: int
     samples: int
+    cache: str = "none"
 
     @property
     def decodes_a_sample(self) -> float:
@@ -73,7 +78,9 @@ class LoaderCost:
         return self.batch_sample_ms / self.decode_ms
 
 
-def measure(index: SplitIndex, config: DataConfig, *, samples: int = _SAMPLES, seed: int = 0) -> LoaderCost:
+def measure(
+    index: SplitIndex, config: DataConfig, cache: CacheConfig | None = None, *, samples: int = _SAMPLES, seed: int = 0
+) -> LoaderCost:
     """Time training samples against decoding.
 
     Sets the threads of OpenCV and torch to one for the process.
@@ -81,12 +88,17 @@ def measure(index: SplitIndex, config: DataConfig, *, samples: int = _SAMPLES, s
     Args:
         index: training split.
         config: canvas, batch size and augmentation.
+        cache: of the pictures that the samples take; none unless given.
         samples: to time; batches are as many as that makes.
         seed: of the samples.
     """
     cv2.setNumThreads(0)
     torch.set_num_threads(1)
-    dataset = TrainDataset(index, config, seed=seed, max_epochs=config.augment.close_mosaic + samples)
+    cache = cache or CacheConfig()
+    cached = cache.selected is not CacheName.NONE
+    pictures = open_cache(index, config, cache, threads=_BUILDERS)[0] if cached else None
+    epochs = config.augment.close_mosaic + samples
+    dataset = TrainDataset(index, config, seed=seed, max_epochs=epochs, pictures=pictures)
     rows = target_rows(index, config)
     colour = ColourTransform()
     gains = np.array(
@@ -111,12 +123,14 @@ def measure(index: SplitIndex, config: DataConfig, *, samples: int = _SAMPLES, s
         batch_size=config.batch_size,
         images=len(index),
         samples=samples,
+        cache=str(cache.selected),
     )
 
 
 def render(cost: LoaderCost) -> Table:
     """Show a measurement."""
-    table = Table(title=f"one training sample at {cost.image_size} px, one core, {cost.images} images")
+    title = f"one training sample at {cost.image_size} px, one core, {cost.images} images, cache={cost.cache}"
+    table = Table(title=title)
     for name in ("what", "ms", "decodes"):
         table.add_column(name, justify="left" if name == "what" else "right")
     rows = {
@@ -146,8 +160,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     options = parser.parse_intermixed_args(argv)
     try:
-        config = to_root(compose(["run_dir=.", *options.overrides])).data
-        cost = measure(read_split(config, "train"), config)
+        root = to_root(compose(["run_dir=.", *options.overrides]))
+        index = read_split(root.data, "train")
+        if nbytes := cache_bytes(index.sizes, root.cache.selected, root.data.image_size):
+            print(f"cache={root.cache.selected}: {nbytes / 1024**2:.1f} MiB")
+        cost = measure(index, root.data, root.cache)
     except LucidError as error:
         print(error, file=sys.stderr)
         return 2

@@ -85,7 +85,8 @@ def compose_request(request: Request) -> DictConfig:
         return finish(compose_with_hydra(request, multirun=False), request)
     saved, saved_config = read_record(request.resume)
     base = compose_request(saved)
-    kept = {key: old for key, (old, _) in record.differences(saved_config, record.values(base)).items()}
+    changed = record.differences(saved_config, record.values(base))
+    kept = {key: old for key, (old, _) in changed.items() if key in saved_config}  # a key may be younger than the run
     unchanged = record.replace(saved.overrides, [record.as_override(key, value) for key, value in kept.items()])
     new = [line for line in request.overrides if record.key_of(line) != "run_dir"]
     asked = Request(tuple(record.replace(unchanged, new)), saved.folders or request.folders, None)

@@ -273,6 +273,7 @@ class RootConfig:
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     precision: PrecisionConfig = field(default_factory=PrecisionConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    cache: CacheConfig = field(default_factory=CacheConfig)
     logger: LoggerConfig = field(default_factory=LoggerConfig)
     seed: int = 0
     run_dir: str = MISSING

@@ -19,6 +19,7 @@ from lucid_yolo.config.paths import resolve_user_path
 from lucid_yolo.config.schema import DataConfig, RootConfig
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.loader import TrainLoader, ValLoader
+from lucid_yolo.data.source import Pictures
 from lucid_yolo.data.workers import WorkerChoice, batch_bytes, choose_num_workers
 from lucid_yolo.engine.checkpoint import ModelInfo
 from lucid_yolo.engine.module import TrainingModule
@@ -88,9 +89,9 @@ def build_module(config: RootConfig, plan: RunPlan, task: Task, index: SplitInde
 
 
 def build_loaders(
-    config: RootConfig, splits: Splits, *, num_workers: int, rows: int, cuda: bool
+    config: RootConfig, splits: Splits, *, num_workers: int, rows: int, cuda: bool, pictures: Pictures | None
 ) -> tuple[TrainLoader, ValLoader]:
-    """Build both loaders."""
+    """Build both loaders; training takes its pictures from a cache where there is one."""
     train = TrainLoader(
         splits.train,
         config.data,
@@ -99,6 +100,7 @@ def build_loaders(
         num_workers=num_workers,
         pin_memory=cuda,
         rows=rows,
+        pictures=pictures,
     )
     val = ValLoader(splits.val, config.data, num_workers=num_workers, pin_memory=cuda)
     return train, val

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -13,6 +13,7 @@ import torch
 from lucid_yolo.config.errors import RunError
 from lucid_yolo.data.loader import TrainLoader, ValLoader
 from lucid_yolo.engine import build, report
+from lucid_yolo.engine.cache import open_training_pictures
 from lucid_yolo.engine.callbacks import ClockAfterEpoch, Saver, StepReader, Validator
 from lucid_yolo.engine.checkpoint import read_checkpoint
 from lucid_yolo.engine.console import RunConsole
@@ -29,6 +30,7 @@ from lucid_yolo.engine.progress import Progress
 from lucid_yolo.engine.run_dir import RunDir
 from lucid_yolo.engine.timing import FitTiming
 from lucid_yolo.nn.complexity import Deployable, count
+from lucid_yolo.perf.plan import Scalar
 from lucid_yolo.tasks.base import Task
 
 
@@ -42,6 +44,7 @@ class FitOutcome:
         best_epoch: epoch of the best checkpoint, from 1; None when none was validated.
         parameters: parameters of both branches.
         flops: operations of the deployed branch.
+        flags: what happened, by flag of the plan.
     """
 
     status: str
@@ -49,6 +52,7 @@ class FitOutcome:
     best_epoch: int | None
     parameters: int
     flops: int
+    flags: Mapping[str, Mapping[str, Scalar]]
 
 
 def run_fit(
@@ -75,8 +79,14 @@ def run_fit(
     config, task, splits = prepared.config, prepared.task, prepared.splits
     cuda = prepared.device.type == "cuda"
     L.seed_everything(config.seed, workers=False, verbose=False)
+    source = open_training_pictures(prepared, console)
     train_loader, val_loader = build.build_loaders(
-        config, splits, num_workers=prepared.workers.count, rows=prepared.rows, cuda=cuda
+        config,
+        splits,
+        num_workers=prepared.workers.count,
+        rows=prepared.rows,
+        cuda=cuda,
+        pictures=source.pictures,
     )
     module = build.build_module(config, prepared.plan, task, splits.train, len(train_loader))
     size = count(cast(Deployable, module.model), config.data.image_size)
@@ -117,6 +127,7 @@ def run_fit(
         best_epoch=saver.best_epoch,
         parameters=size.parameters,
         flops=size.flops,
+        flags={"cache": source.outcome},
     )
 
 

@@ -11,11 +11,9 @@ from rich.table import Table
 
 from lucid_yolo.config.compose import to_root
 from lucid_yolo.config.schema import RootConfig
-from lucid_yolo.data.readers import read_splits
+from lucid_yolo.engine.resolve import read_and_resolve
 from lucid_yolo.nn.complexity import Complexity, Deployable, count
-from lucid_yolo.perf.machine import describe_machine
-from lucid_yolo.perf.plan import RunPlan, resolve
-from lucid_yolo.perf.rules import data_facts
+from lucid_yolo.perf.plan import RunPlan
 from lucid_yolo.tasks import get_task
 
 
@@ -67,15 +65,13 @@ def plan(config: RootConfig | DictConfig) -> PlanReport:
         DataError: the data cannot be read.
     """
     root = to_root(config)
-    machine = describe_machine(root)
-    resolve(root, machine, None)  # what is refused without the data is refused before reading it
-    train, val = read_splits(root.data)
-    resolved = resolve(root, machine, data_facts(train, val, image_size=root.data.image_size))
-    model = get_task(root.task.name).build_model(root.model, train.num_classes)
+    resolved = read_and_resolve(root)
+    num_classes = resolved.train.num_classes
+    model = get_task(root.task.name).build_model(root.model, num_classes)
     return PlanReport(
-        plan=resolved,
+        plan=resolved.plan,
         model=count(cast(Deployable, model), root.data.image_size),
-        num_classes=train.num_classes,
+        num_classes=num_classes,
         image_size=root.data.image_size,
         variant=root.model.variant,
     )

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 import torch
 
 from lucid_yolo.config.schema import RootConfig
-from lucid_yolo.data.readers import read_splits
 from lucid_yolo.data.statistics import target_rows
 from lucid_yolo.data.workers import WorkerChoice
 from lucid_yolo.engine import build
-from lucid_yolo.perf.machine import describe_machine
-from lucid_yolo.perf.plan import RunPlan, resolve
-from lucid_yolo.perf.rules import data_facts
+from lucid_yolo.engine.resolve import read_and_resolve
+from lucid_yolo.perf.plan import RunPlan
 from lucid_yolo.tasks import get_task
 from lucid_yolo.tasks.base import Task
 
@@ -48,19 +46,17 @@ def prepare(root: RootConfig) -> Prepared:
         ConfigError: the configuration is refused.
         DataError: the data cannot be used.
     """
-    machine = describe_machine(root)
-    resolve(root, machine, None)  # what is refused without the data is refused before reading it
-    train_index, val_index = read_splits(root.data)
-    plan = resolve(root, machine, data_facts(train_index, val_index, image_size=root.data.image_size))
-    rows = target_rows(train_index, root.data)
+    resolved = read_and_resolve(root)
+    plan, train = resolved.plan, resolved.train
+    rows = target_rows(train, root.data)
     return Prepared(
         config=root,
         plan=plan,
         task=get_task(root.task.name),
-        splits=build.Splits(train_index, val_index),
+        splits=build.Splits(train, resolved.val),
         device=torch.device("cuda", 0)
         if plan["accelerator"].active == "cuda"
         else torch.device(str(plan["accelerator"].active)),
-        workers=build.choose_workers(root, train_index, machine, rows=rows),
+        workers=build.choose_workers(root, train, plan.machine, rows=rows),
         rows=rows,
     )

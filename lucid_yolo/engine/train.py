@@ -78,7 +78,7 @@ def train(
             run_dir=run_dir.root,
             checkpoint=run_dir.best if run_dir.best.exists() else None,
             metrics=metrics,
-            plan=prepared.plan,
+            plan=prepared.plan.complete(outcome.flags),
             timing=report.timing_values(
                 timing, total_seconds=time.perf_counter() - process_start, fit_seconds=outcome.seconds
             ),
@@ -86,6 +86,7 @@ def train(
             model={"parameters": outcome.parameters, "flops": outcome.flops},
         )
         summary.write_result(result, best_epoch=outcome.best_epoch)
+        run_dir.plan.write_text(result.plan.to_json(), encoding="utf-8")
         console.print(_closing_words(result))
     return result
 
@@ -145,6 +146,7 @@ class _Summary:
             "memory": dict(result.memory),
             "model": dict(result.model),
             "best_epoch": best_epoch,
+            "plan": result.plan.as_dict(),
         }
         self.write(status=result.status)
 

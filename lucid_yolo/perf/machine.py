@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
+from lucid_yolo.config.paths import cache_directory
 from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.perf.cgroup import CgroupLimits, read_limits
 
@@ -55,6 +56,7 @@ class Machine:
         memory_available: bytes that this process can still take, within the container's limit.
         cores: processor cores that this process may use, affinity and the container's quota applied.
         shm_free: free bytes of /dev/shm, None where there is none.
+        cache_disk_free: free bytes of the disk that holds the user's cache directory.
         start_method: how worker processes start.
     """
 
@@ -69,6 +71,7 @@ class Machine:
     memory_available: int
     cores: int
     shm_free: int | None
+    cache_disk_free: int
     start_method: str
 
     @property
@@ -123,6 +126,7 @@ def describe_machine(config: RootConfig) -> Machine:
         memory_available=_memory_available(limits),
         cores=usable_cores(_affinity(), limits.cpu_quota),
         shm_free=shutil.disk_usage("/dev/shm").free if os.path.isdir("/dev/shm") else None,
+        cache_disk_free=_disk_free(cache_directory()),
         start_method=multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0],
     )
 
@@ -173,6 +177,11 @@ def is_older_than(version_text: str, release: tuple[int, ...]) -> bool:
 def usable_cores(affinity: int, quota: float | None) -> int:
     """Whole cores that this process may use: what the scheduler allows and the quota pays for, at least one."""
     return affinity if quota is None else max(1, min(affinity, math.floor(quota)))
+
+
+def _disk_free(folder: Path) -> int:
+    """Free bytes of the disk that holds a folder, or would hold it."""
+    return shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.is_dir())).free
 
 
 def _affinity() -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from lucid_yolo.perf.rules import DataFacts, Facts
+from lucid_yolo.config.schema import CacheName
+from lucid_yolo.perf.rules import DataFacts, Facts, gib
 
 
 def write_notes(facts: Facts) -> tuple[str, ...]:
@@ -26,8 +27,24 @@ def write_notes(facts: Facts) -> tuple[str, ...]:
             f"data.batch_size={batch} is larger than the {facts.data.num_train} training pictures: "
             "a batch holds some of them more than once."
         )
-    return (*notes, *facts.data.notes)
+    return (*notes, *_cache(facts.data, facts.config.cache.selected, size), *facts.data.notes)
 
 
 def _count(data: DataFacts) -> str:
     return f"{data.num_train} training and {data.num_val} validation pictures."
+
+
+def _cache(data: DataFacts, selected: CacheName, image_size: int) -> tuple[str, ...]:
+    """Which kind of cache suits the pictures."""
+    decoded, prepared = (data.cache_bytes[kind] for kind in (CacheName.DECODED, CacheName.PREPARED))
+    if selected is CacheName.DECODED and data.num_larger:
+        return (
+            f"cache=prepared can help: it keeps pictures at training resolution, {gib(prepared)} instead of "
+            f"{gib(decoded)}, and scales them only once.",
+        )
+    if selected is CacheName.PREPARED and not data.num_larger:
+        return (
+            f"No training picture is larger than the {image_size} px canvas: cache=decoded does the same with "
+            f"{gib(decoded)} instead of {gib(prepared)}.",
+        )
+    return ()

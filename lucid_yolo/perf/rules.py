@@ -6,13 +6,14 @@ flags, and the documentation is generated from both.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 
-from lucid_yolo.config.schema import RootConfig
+from lucid_yolo.config.schema import CacheName, RootConfig
+from lucid_yolo.data.cache import cache_bytes
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.perf.machine import Machine
 
@@ -43,6 +44,8 @@ class DataFacts:
         num_val: validation pictures.
         num_larger: training pictures with a side longer than the training canvas.
         largest: width and height of the training picture with the most pixels.
+        cache_bytes: what each kind of cache of the training pictures takes.
+        cache_exists: the cache that is asked for was made before and takes nothing more.
         notes: what the reader found worth telling.
     """
 
@@ -50,6 +53,8 @@ class DataFacts:
     num_val: int
     num_larger: int
     largest: tuple[int, int]
+    cache_bytes: Mapping[CacheName, int]
+    cache_exists: bool = False
     notes: tuple[str, ...] = ()
 
 
@@ -77,7 +82,9 @@ class Rule:
         stage: what it has to know.
         kind: refuse or fall back.
         applies: whether the option cannot be had; sees nothing but the facts.
-        sentence: template over ``config``, ``machine`` and ``data``: what was found and what would satisfy the rule.
+        sentence: template over ``config``, ``machine``, ``data`` and ``words``: what was found and what would satisfy
+            the rule.
+        words: further words of the sentence, by name.
     """
 
     id: str
@@ -85,19 +92,26 @@ class Rule:
     kind: Kind
     applies: Callable[[Facts], bool]
     sentence: str
+    words: Callable[[Facts], Mapping[str, str]] = lambda _: {}
 
     def explain(self, facts: Facts) -> str:
         """The sentence that a user reads."""
-        return self.sentence.format(config=facts.config, machine=facts.machine, data=facts.data)
+        return self.sentence.format(config=facts.config, machine=facts.machine, data=facts.data, **self.words(facts))
 
 
-def data_facts(train: SplitIndex, val: SplitIndex, *, image_size: int) -> DataFacts:
+def gib(nbytes: int) -> str:
+    """Bytes for a sentence."""
+    return f"{nbytes / 1024**3:.2f} GiB"
+
+
+def data_facts(train: SplitIndex, val: SplitIndex, *, image_size: int, cache_exists: bool = False) -> DataFacts:
     """Condense two splits into what rules and notes need.
 
     Args:
         train: training split.
         val: validation split.
         image_size: side of the training canvas in pixels.
+        cache_exists: the cache that is asked for was made before.
     """
     sizes = train.sizes.astype(np.int64)
     width, height = sizes[int(sizes.prod(axis=1).argmax())]
@@ -106,5 +120,7 @@ def data_facts(train: SplitIndex, val: SplitIndex, *, image_size: int) -> DataFa
         num_val=len(val),
         num_larger=int((sizes.max(axis=1) > image_size).sum()),
         largest=(int(width), int(height)),
+        cache_bytes={kind: cache_bytes(train.sizes, kind, image_size) for kind in CacheName},
+        cache_exists=cache_exists,
         notes=tuple(dict.fromkeys(train.notes + val.notes)),
     )

@@ -6,8 +6,12 @@ import json
 
 import cv2
 import numpy as np
+import pytest
 
 from lucid_yolo.bench.loader import LoaderCost, as_record, main, measure, render
+from lucid_yolo.config.schema import CacheConfig, CacheName, CachePlace
+from lucid_yolo.data import source
+from lucid_yolo.data.image import read_image
 from tests.data.disk import coco_document, write_picture
 from tests.data.splits import make_config, write_split
 
@@ -19,6 +23,19 @@ def test_a_small_split_is_measured(tmp_path):
     assert (cost.images, cost.samples, cost.batch_size, cost.image_size) == (6, 8, 4, 64)
     assert cost.colour_ms > 0
     assert 0 < cost.decode_ms < cost.sample_ms
+
+
+@pytest.mark.parametrize("kind", [CacheName.DECODED, CacheName.PREPARED])
+def test_a_cached_sample_is_measured_without_the_files(tmp_path, monkeypatch, kind):
+    monkeypatch.setenv("LUCID_YOLO_CACHE", str(tmp_path / "cache"))
+    threads = cv2.getNumThreads()
+    reads: list[str] = []
+    monkeypatch.setattr(source, "read_image", lambda path, **rule: reads.append(path) or read_image(path, **rule))
+    index, cache = write_split(tmp_path, 6), CacheConfig(selected=kind, place=CachePlace.DISK)
+    cost = measure(index, make_config(image_size=64, batch_size=4), cache, samples=8)
+    cv2.setNumThreads(threads)
+    assert sorted(reads) == list(index.paths)  # each one once, to make the cache
+    assert (cost.cache, as_record(cost)["cache"]) == (kind, kind)
 
 
 def test_ratios_and_record_by_hand():
@@ -40,12 +57,15 @@ def test_the_command_prints_a_table_and_writes_a_record(tmp_path, capsys):
         (tmp_path / "annotations" / f"instances_{split}2017.json").write_text(json.dumps(document))
     record = tmp_path / "record.json"
     arguments = ["data=coco", f"data.root={tmp_path}", "data.image_size=64", "data.batch_size=4", "--out", str(record)]
-    assert main(arguments) == 0
+    assert main([*arguments, "cache=decoded"]) == 0
     written = json.loads(record.read_text())
     assert written["images"] == 2
     assert written["versions"]["numpy"] == np.__version__
     assert written["command"].startswith("python -m lucid_yolo.bench.loader data=coco")
-    assert "decode one image" in capsys.readouterr().out
+    assert written["cache"] == "decoded"
+    printed = capsys.readouterr().out
+    assert "decode one image" in printed
+    assert "cache=decoded: 0.0 MiB" in printed
 
 
 def test_a_wrong_key_is_one_message(capsys):

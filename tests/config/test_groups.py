@@ -13,7 +13,16 @@ from omegaconf import OmegaConf
 from lucid_yolo.config.compose import compose, to_root
 from lucid_yolo.config.loader import SCHEMA, GroupTree
 from lucid_yolo.config.paths import conf_dir
-from lucid_yolo.config.schema import OPTIMIZERS, AdamWConfig, MuSGDConfig, PrecisionName, TaskName
+from lucid_yolo.config.schema import (
+    OPTIMIZERS,
+    AdamWConfig,
+    CacheConfig,
+    CacheName,
+    CachePlace,
+    MuSGDConfig,
+    PrecisionName,
+    TaskName,
+)
 
 FILES = sorted(path for path in conf_dir().rglob("*.yaml") if path.parent != conf_dir())
 OPTIONS = [f"{path.parent.relative_to(conf_dir())}={path.stem}" for path in FILES]
@@ -23,7 +32,7 @@ def test_the_list_of_options_is_complete() -> None:
     tree = GroupTree()
     listed = [f"{group}={option}" for group in tree.own_groups() for option in tree.options(group)]
     assert sorted(listed) == sorted(OPTIONS)
-    assert len(OPTIONS) == 21
+    assert len(OPTIONS) == 25
 
 
 def test_each_option_composes_to_a_valid_run() -> None:
@@ -36,7 +45,7 @@ def test_each_option_composes_to_a_valid_run() -> None:
         assert to_root(cfg).data.image_size % 32 == 0
         assert set(selected) < set(cfg.overrides)
         seen.update(selected)
-    assert len(seen) == 21
+    assert len(seen) == 25
 
 
 @pytest.mark.parametrize("path", FILES, ids=str)
@@ -49,7 +58,7 @@ def test_the_first_words_of_each_option_file_say_when_to_use_it(path: Path) -> N
 def test_defaults() -> None:
     root = to_root(compose())
     assert (root.task.name, root.data.format, root.model.variant) == (TaskName.DETECT, "shapes", "n")
-    assert (root.trainer.max_epochs, root.trainer.val_every) == (24, 8)
+    assert (root.trainer.max_epochs, root.trainer.val_every) == (12, 4)
     assert isinstance(root.optimizer, MuSGDConfig)
     assert root.precision.name is PrecisionName.AUTO
 
@@ -68,6 +77,22 @@ def test_choices_are_written_and_shown_as_users_know_them() -> None:
     assert cfg.precision.name == "32-true"
     shown = yaml.safe_load(OmegaConf.to_yaml(cfg))
     assert (shown["precision"]["name"], shown["data"]["exif_orientation"]) == ("32-true", "ignore")
+
+
+@pytest.mark.parametrize("overrides", [["cache.place=disk"], ["cache=none", "cache.place=disk"]])
+def test_a_setting_of_a_cache_does_not_switch_it_on(overrides: list[str]) -> None:
+    assert to_root(compose(overrides)).cache == CacheConfig(CacheName.NONE, CachePlace.DISK)
+
+
+def test_a_setting_of_an_experiment_does_not_switch_a_cache_on(tmp_path: Path) -> None:
+    """The eager arm of a sweep over an experiment stays eager, and the other arm gets the setting."""
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "mine.yaml").write_text(
+        "# @package _global_\ndefaults:\n  - override /cache: prepared\ncache:\n  place: disk\n"
+    )
+    for option, selected in (([], "prepared"), (["cache=none"], "none"), (["cache=decoded"], "decoded")):
+        cache = to_root(compose(["experiment=mine", *option], config_dir=str(tmp_path))).cache
+        assert (cache.selected, cache.place) == (selected, CachePlace.DISK)
 
 
 def test_trainer_follows_the_recipe_of_the_data_until_it_is_set() -> None:

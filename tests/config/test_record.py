@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from omegaconf import OmegaConf
 
+from lucid_yolo.config.compose import compose, compose_resume, overrides_of, to_root
 from lucid_yolo.config.record import as_override, differences, is_frozen, key_of, replace
 from lucid_yolo.config.schema import PrecisionName
 
@@ -60,3 +63,14 @@ def test_frozen_keys_are_whole_names() -> None:
     assert not is_frozen("data.val")
     assert not is_frozen("trainer.max_epochs")
     assert not is_frozen("seeds")
+
+
+def test_a_run_that_is_older_than_a_key_can_be_continued(tmp_path: Path) -> None:
+    cfg = compose(["model=s", "data.batch_size=3"])
+    written = OmegaConf.to_container(OmegaConf.structured(to_root(cfg)), enum_to_str=True)
+    assert isinstance(written, dict)
+    del written["cache"]
+    OmegaConf.save(OmegaConf.create(written), tmp_path / "config.yaml")
+    OmegaConf.save(OmegaConf.create(overrides_of(cfg)), tmp_path / "overrides.yaml")
+    again = compose_resume(tmp_path)
+    assert (again.cache.selected, again.model.variant, again.data.batch_size) == ("none", "s", 3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lucid_yolo.config.schema import OnUnmet, PrecisionName, RootConfig
+from lucid_yolo.config.schema import CacheName, CachePlace, OnUnmet, PrecisionName, RootConfig
 from lucid_yolo.perf.machine import CudaDevice, Machine
 
 GIB = 1024**3
@@ -21,6 +21,7 @@ CPU = Machine(
     memory_available=16 * GIB,
     cores=4,
     shm_free=8 * GIB,
+    cache_disk_free=100 * GIB,
     start_method="fork",
 )
 H200 = CudaDevice(name="NVIDIA H200", capability=(9, 0), memory=141 * GIB, bf16=True)
@@ -45,6 +46,10 @@ MPS = replace(
 )
 
 
+CACHE_BYTES = {CacheName.NONE: 0, CacheName.DECODED: 3 * GIB, CacheName.PREPARED: GIB}
+"""What caches of a made-up split take."""
+
+
 def make_config(
     *,
     precision: PrecisionName = PrecisionName.AUTO,
@@ -52,6 +57,8 @@ def make_config(
     devices: int = 1,
     deterministic: bool = True,
     on_unmet: OnUnmet = OnUnmet.FALLBACK,
+    cache: CacheName = CacheName.NONE,
+    place: CachePlace = CachePlace.MEMORY,
 ) -> RootConfig:
     """A configuration with what the rules look at."""
     config = RootConfig(on_unmet=on_unmet)
@@ -59,4 +66,6 @@ def make_config(
     config.trainer.accelerator = accelerator
     config.trainer.devices = devices
     config.trainer.deterministic = deterministic
+    config.cache.selected = cache
+    config.cache.place = place
     return config

@@ -16,6 +16,7 @@ from tests.perf.machines import CPU, CUDA, MPS, OLD_CUDA, make_config
 
 def test_flags_of_the_package():
     assert [flag.key for flag in find_flags()] == [
+        "cache",
         "channels_last",
         "deterministic",
         "accelerator",

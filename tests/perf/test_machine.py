@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -84,7 +85,15 @@ def test_this_machine():
     assert 1 <= machine.cores <= os.cpu_count()
     assert 0 < machine.memory_available <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     assert machine.has_torch(2, 9)
+    assert machine.cache_disk_free > 0
     assert machine.start_method in ("fork", "spawn", "forkserver")
+
+
+def test_the_disk_of_a_cache_directory_that_is_not_there_yet(tmp_path, monkeypatch):
+    monkeypatch.setenv("LUCID_YOLO_CACHE", str(tmp_path / "not" / "yet"))
+    assert describe_machine(make_config(accelerator="cpu")).cache_disk_free == pytest.approx(
+        shutil.disk_usage(tmp_path).free, rel=0.05
+    )
 
 
 def test_auto_agrees_with_torch():

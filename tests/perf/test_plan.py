@@ -12,12 +12,12 @@ import pytest
 from rich.console import Console
 
 from lucid_yolo.config.errors import ConfigError
-from lucid_yolo.config.schema import OnUnmet, PrecisionName
+from lucid_yolo.config.schema import CacheName, OnUnmet, PrecisionName
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.perf.flag import Choice, Flag
 from lucid_yolo.perf.plan import RunPlan, resolve
 from lucid_yolo.perf.rules import DataFacts, Kind, Rule, Stage, data_facts
-from tests.perf.machines import CPU, CUDA, MPS, OLD_CUDA, make_config
+from tests.perf.machines import CACHE_BYTES, CPU, CUDA, MPS, OLD_CUDA, make_config
 
 BF16_ON_CPU = make_config(precision=PrecisionName.BF16)
 
@@ -131,7 +131,7 @@ def test_rules_that_need_data_or_a_live_model_wait_for_it():
             rules=(rule,),
         )
 
-    data = DataFacts(num_train=1, num_val=1, num_larger=0, largest=(1, 1))
+    data = DataFacts(num_train=1, num_val=1, num_larger=0, largest=(1, 1), cache_bytes=CACHE_BYTES)
     for stage in (Stage.SETUP, Stage.STEP):
         assert resolve(make_config(), CPU, data, flags=[flag(stage)])["x"].active is True
     assert resolve(make_config(), CPU, None, flags=[flag(Stage.DATA)])["x"].active is True
@@ -141,7 +141,11 @@ def test_rules_that_need_data_or_a_live_model_wait_for_it():
 
 
 def test_json_gives_the_same_plan_back():
-    plan = resolve(BF16_ON_CPU, CUDA, DataFacts(num_train=3, num_val=2, num_larger=1, largest=(4000, 3000)))
+    plan = resolve(
+        BF16_ON_CPU,
+        CUDA,
+        DataFacts(num_train=3, num_val=2, num_larger=1, largest=(4000, 3000), cache_bytes=CACHE_BYTES),
+    )
     plan = plan.complete({"precision": {"skipped_updates": 2}})
     assert RunPlan.from_json(plan.to_json()) == plan
 
@@ -163,7 +167,9 @@ def test_completing_adds_to_what_is_known_and_refuses_an_unknown_flag():
 
 
 def test_table_shows_the_reason_the_rule_and_the_outcome():
-    plan = resolve(BF16_ON_CPU, CPU, DataFacts(num_train=3, num_val=2, num_larger=0, largest=(64, 64)))
+    plan = resolve(
+        BF16_ON_CPU, CPU, DataFacts(num_train=3, num_val=2, num_larger=0, largest=(64, 64), cache_bytes=CACHE_BYTES)
+    )
     assert "what happened" not in render(plan)
     text = render(plan.complete({"precision": {"steps": 7}}))
     assert "[precision.mixed-needs-cuda]" in text
@@ -174,7 +180,16 @@ def test_table_shows_the_reason_the_rule_and_the_outcome():
 def test_notes_name_large_pictures_and_a_batch_larger_than_the_data():
     train = make_split([(640, 480), (4000, 3000), (100, 641)], notes=("2 backgrounds.",))
     facts = data_facts(train, make_split([(64, 64)], name="val", notes=("2 backgrounds.",)), image_size=640)
-    assert facts == DataFacts(num_train=3, num_val=1, num_larger=2, largest=(4000, 3000), notes=("2 backgrounds.",))
+    decoded = 3 * (640 * 480 + 4000 * 3000 + 100 * 641)
+    prepared = 3 * (640 * 480 + 640 * 480 + 100 * 640)
+    assert facts == DataFacts(
+        num_train=3,
+        num_val=1,
+        num_larger=2,
+        largest=(4000, 3000),
+        cache_bytes={CacheName.NONE: 0, CacheName.DECODED: decoded, CacheName.PREPARED: prepared},
+        notes=("2 backgrounds.",),
+    )
     notes = resolve(make_config(), CPU, facts).notes
     assert notes[0] == "3 training and 1 validation pictures."
     assert "2 training pictures are larger than the 640 px canvas (up to 4000 x 3000)" in notes[1]

@@ -8,16 +8,32 @@ from dataclasses import replace
 
 import pytest
 
-from lucid_yolo.config.schema import PrecisionName
+from lucid_yolo.config.schema import CacheName, CachePlace, PrecisionName
 from lucid_yolo.perf.flag import find_flags
 from lucid_yolo.perf.rules import DataFacts, Facts, Kind, Rule, Stage
-from tests.perf.machines import CPU, CUDA, H200, MPS, OLD_CUDA, make_config
+from tests.perf.machines import CACHE_BYTES, CPU, CUDA, GIB, H200, MPS, OLD_CUDA, make_config
 
-DATA = DataFacts(num_train=205, num_val=87, num_larger=0, largest=(640, 480))
+DATA = DataFacts(num_train=205, num_val=87, num_larger=0, largest=(640, 480), cache_bytes=CACHE_BYTES)
 RULES = {rule.id: (flag, rule) for flag in find_flags() for rule in flag.rules}
 
 # For every rule: facts that break it, facts that just do not, and what the sentence must tell.
 CASES = {
+    "cache.memory-needs-linux": (
+        (make_config(cache=CacheName.DECODED), MPS),
+        (make_config(cache=CacheName.DECODED, place=CachePlace.DISK), MPS),
+        "which Linux has and Darwin has not; cache.place=disk runs everywhere",
+    ),
+    "cache.fits-memory": (
+        (make_config(cache=CacheName.DECODED), replace(CPU, memory_available=15 * GIB // 4 - 8)),
+        (make_config(cache=CacheName.DECODED), replace(CPU, memory_available=15 * GIB // 4 + 8)),
+        "cache=decoded takes 3.00 GiB for 205 training pictures, and may take 80% of the available memory of 3.75 GiB; "
+        "cache=prepared 1.00 GiB would be the alternative",
+    ),
+    "cache.fits-disk": (
+        (make_config(cache=CacheName.PREPARED, place=CachePlace.DISK), replace(CPU, cache_disk_free=GIB)),
+        (make_config(cache=CacheName.PREPARED, place=CachePlace.DISK), replace(CPU, cache_disk_free=2 * GIB)),
+        "cache=prepared takes 1.00 GiB for 205 training pictures, and may take 80% of the 1.00 GiB that are free",
+    ),
     "accelerator.present": (
         (make_config(accelerator="cuda"), MPS),
         (make_config(accelerator="mps"), MPS),
@@ -96,7 +112,7 @@ def test_ids_are_unique_and_start_with_a_flag():
 def test_rule_of_stage_config_looks_at_no_machine(rule_id):
     rule = RULES[rule_id][1]
     config, _ = CASES[rule_id][0]
-    facts = Facts(config=config, machine=Untouchable(), data=None)
+    facts = Facts(config=config, machine=Untouchable(), data=DATA if rule.stage is Stage.DATA else None)
     if rule.stage is Stage.CONFIG:
         assert rule.applies(facts)
     else:
@@ -109,4 +125,5 @@ def test_sentences_hold_known_fields_only():
         replace(RULES["devices.one"][1], sentence="{machine.colour}").explain(facts_of(make_config(), CPU))
     for _, rule in RULES.values():
         fields = [field for _, field, _, _ in string.Formatter().parse(rule.sentence) if field]
-        assert all(field.split(".")[0] in ("config", "machine", "data") for field in fields)
+        own = rule.words(facts_of(make_config(), CPU))
+        assert all(field in own or field.split(".")[0] in ("config", "machine", "data") for field in fields)
