@@ -22,6 +22,7 @@ from lucid_yolo.config.schema import OPTIMIZERS, RootConfig
 from lucid_yolo.config.validate import root_problems
 
 SEARCH_PATH = "hydra.searchpath"
+PATHS = ("run_dir", "resume", "data.root", "data.train", "data.val", "data.train_images", "data.val_images")
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ def read_request(overrides: Sequence[str], *, config_dirs: Sequence[str | Path] 
     Raises:
         ConfigError: the search path names something else than folders.
     """
-    rest = [_with_home(line) for line in overrides]
+    rest = [_with_plain_path(line) for line in overrides]
     folders = [resolve_user_path(folder) for folder in config_dirs]
     for value in _take(rest, SEARCH_PATH):
         entries = value if isinstance(value, list) else [value]
@@ -256,10 +257,25 @@ def _strays(config: DictConfig) -> list[str]:
     return found
 
 
-def _with_home(line: str) -> str:
-    """Quote ``key=~/path``: shells leave it alone and Hydra's grammar cannot read it."""
+def _with_plain_path(line: str) -> str:
+    """Quote a path that Hydra's grammar cannot read: ``key=~/path``, and at keys of paths brackets, accents, ``=``.
+
+    A comma separates the values of a sweep, except where there is none.
+    """
     key, equals, value = line.partition("=")
-    return record.as_override(key, value) if equals and value.startswith("~/") else line
+    if not equals or value.startswith(("'", '"')):
+        return line
+    several = "," in value and key != "resume"
+    if value.startswith("~/") or (record.key_of(line) in PATHS and not several and not _is_text(line)):
+        return record.as_override(key, value)
+    return line
+
+
+def _is_text(line: str) -> bool:
+    try:
+        return not OverridesParser.create().parse_override(line).is_sweep_override()
+    except HydraException:
+        return False
 
 
 def _take(lines: list[str], key: str) -> list[Any]:

@@ -11,7 +11,7 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ValidationError
 
-from lucid_yolo.config.compose import compose, compose_resume, overrides_of, to_root
+from lucid_yolo.config.compose import compose, compose_resume, overrides_of, read_request, to_root
 from lucid_yolo.config.errors import ConfigError, RunError
 from lucid_yolo.config.schema import RootConfig
 
@@ -168,3 +168,19 @@ def test_resume_checks_new_overrides_and_the_directory(tmp_path: Path) -> None:
     (run / "overrides.yaml").write_text("a: 1\n")
     with pytest.raises(RunError, match="is damaged"):
         compose_resume(run)
+
+
+@pytest.mark.parametrize("name", ["a[1]", "a=b", "a(b)", "accents-\u00fc", "a{b}", "a#b", "it's"])
+def test_paths_need_no_second_quotes(tmp_path: Path, name: str) -> None:
+    config = compose([f"run_dir={tmp_path / name}", f"data.root={tmp_path / name}"])
+    assert config.run_dir == config.data.root == str(tmp_path / name)
+
+
+def test_a_printed_resume_command_is_read_back(tmp_path: Path) -> None:
+    for name in ("a, b", "a[1]", "a=b"):
+        assert read_request([f"resume={tmp_path / name}"]).resume == tmp_path / name
+
+
+def test_a_comma_in_a_path_still_asks_for_a_sweep(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="add -m"):
+        compose([f"data.root={tmp_path}/a,{tmp_path}/b"])
