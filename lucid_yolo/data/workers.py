@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from dataclasses import dataclass
+from types import FrameType
 
 import cv2
 import torch
@@ -78,10 +79,21 @@ def choose_num_workers(
 
 
 def start_worker(_worker: int) -> None:
-    """Prepare a worker process: one thread each, and Ctrl-C left to the main process, which ends its workers."""
+    """Prepare a worker process: one thread each, and stopping left to the main process, which ends its workers.
+
+    Ctrl-C and schedulers signal the whole group; a worker that died of it would keep the run from saving its state.
+    """
     cv2.setNumThreads(0)
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _end_at_the_second)
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
+def _end_at_the_second(number: int, _frame: FrameType | None) -> None:
+    """Let one signal pass: the main process sends its own ones to a worker that does not end."""
+    signal.signal(number, signal.SIG_DFL)
 
 
 def _need(count: int, prefetch: int, batch_bytes: int, free_shm: int | None) -> str:

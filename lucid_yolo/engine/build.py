@@ -12,6 +12,7 @@ from typing import Any
 import hydra
 import lightning as L
 import torch
+from lightning.pytorch.loggers import Logger
 from omegaconf import OmegaConf
 
 from lucid_yolo.config.errors import ConfigError
@@ -21,7 +22,7 @@ from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.loader import TrainLoader, ValLoader
 from lucid_yolo.data.source import Pictures
 from lucid_yolo.data.workers import WorkerChoice, batch_bytes, choose_num_workers
-from lucid_yolo.engine.checkpoint import ModelInfo
+from lucid_yolo.engine.checkpoint import CheckpointFiles, ModelInfo
 from lucid_yolo.engine.module import TrainingModule
 from lucid_yolo.perf.machine import Machine
 from lucid_yolo.perf.plan import RunPlan
@@ -138,6 +139,7 @@ def build_trainer(
         accumulate_grad_batches=config.trainer.accumulate,
         deterministic=TRAINER_DETERMINISM[str(plan["deterministic"].active)],  # type: ignore[arg-type]
         callbacks=list(callbacks),
+        plugins=[CheckpointFiles()],
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
@@ -158,7 +160,16 @@ def build_loggers(extra: Sequence[Any]) -> list[Any]:
     loggers = []
     for position, settings in enumerate(extra):
         try:
-            loggers.append(hydra.utils.instantiate(settings))
+            logger = hydra.utils.instantiate(settings)
         except hydra.errors.InstantiationException as error:
-            raise ConfigError([f"logger.extra[{position}] cannot be built: {error}"]) from None
+            reason = str(error).splitlines()[0].partition(", set env var")[0]
+            raise ConfigError([f"logger.extra[{position}] cannot be built: {reason}"]) from None
+        if not isinstance(logger, Logger):
+            raise ConfigError(
+                [
+                    f"logger.extra[{position}] is no Lightning logger but a {type(logger).__name__}: "
+                    "name a class of lightning.pytorch.loggers as its _target_."
+                ]
+            )
+        loggers.append(logger)
     return loggers

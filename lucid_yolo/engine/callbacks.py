@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,9 +29,13 @@ MIB = 1024 * 1024
 
 def is_last_epoch(trainer: L.Trainer) -> bool:
     """Whether the fit ends with the running epoch."""
-    steps_done = 0 <= trainer.max_steps <= trainer.global_step
     assert trainer.max_epochs is not None
-    return steps_done or trainer.current_epoch + 1 >= trainer.max_epochs
+    return leaves_early(trainer) or trainer.current_epoch + 1 >= trainer.max_epochs
+
+
+def leaves_early(trainer: L.Trainer) -> bool:
+    """Whether the loop ends at once: its updates are done, or a callback of the user asked for it."""
+    return trainer.should_stop or 0 <= trainer.max_steps <= trainer.global_step
 
 
 class StepReader(L.Callback):
@@ -116,7 +121,9 @@ class StepReader(L.Callback):
                 waited=self._loader.wait_seconds - self._waited,
             )
         if not window.finite:
-            raise self._diverged(trainer, module)
+            raise self._diverged(trainer, module, "loss")
+        if not module.gradients_finite():
+            raise self._diverged(trainer, module, "gradient")
         self._log(trainer, module, window, seconds=now - self._window_start, batches_done=batches_done)
         self._restart_window()
         self._step_start = now
@@ -134,14 +141,14 @@ class StepReader(L.Callback):
         row = EpochRow(epoch=trainer.current_epoch, values=values)
         self._progress.update(row, steps=window.steps, batches_done=batches_done)
 
-    def _diverged(self, trainer: L.Trainer, module: TrainingModule) -> RunError:
+    def _diverged(self, trainer: L.Trainer, module: TrainingModule, what: str) -> RunError:
         positions = sorted({int(i) for batch in module.recent_images for i in batch if int(i) >= 0})
         paths = [self._index.paths[i] for i in positions]
         listing = self._run_dir.root / "nonfinite_images.txt"
         listing.write_text("\n".join(paths) + "\n", encoding="utf-8")
         shown = ", ".join(Path(p).name for p in paths[:5])
         return RunError(
-            f"The loss became infinite or not a number within the {len(module.recent_images)} steps before step "
+            f"The {what} became infinite or not a number within the {len(module.recent_images)} steps before step "
             f"{trainer.global_step}. Those updates were skipped, the weights are as before them. "
             f"Images of these steps: {shown}{', ...' if len(paths) > 5 else ''} (all in {listing}). "
             "Check their labels, lower optimizer.lr, or try precision=32-true."
@@ -193,8 +200,13 @@ class Saver(L.Callback):
         self._info = info
         self._validator = validator
         self._stop = stop
+        self._position: dict[str, Any] | None = None  # inside an epoch that the loop is about to leave
         self.best_score: float | None = None
         self.best_epoch: int | None = None
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Answer signals alone: the trainer would leave between two updates, without saving."""
+        self._stop.take_back()
 
     def state_dict(self) -> dict[str, Any]:
         """Keep the best score across a resume."""
@@ -206,13 +218,18 @@ class Saver(L.Callback):
         self.best_epoch = state_dict["best_epoch"]
 
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Describe the model inside the checkpoint."""
+        """Describe the model inside the checkpoint, and keep the place inside an epoch that was cut short.
+
+        The trainer counts such an epoch as done; a resumed run would miss its rest.
+        """
         checkpoint[BLOCK] = self._info.as_plain()
+        if self._position is not None:
+            checkpoint["loops"]["fit_loop"] = self._position
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Save, after the validator ran."""
         score = self._validator.latest
-        better = score is not None and (self.best_score is None or score > self.best_score)
+        better = score is not None and _is_better(score, self.best_score)
         if better:
             self.best_score, self.best_epoch = score, trainer.current_epoch + 1
         save_atomically(trainer, self._run_dir.last)
@@ -228,10 +245,17 @@ class Saver(L.Callback):
 
         Half-collected gradients are not part of a checkpoint, and an epoch's last step is left to its end.
         """
+        inside = leaves_early(trainer) and not trainer.is_last_batch
+        self._position = trainer.fit_loop.state_dict() if inside else None
         at_update = (batch_idx + 1) % trainer.accumulate_grad_batches == 0
         if self._stop.requested and at_update and not trainer.is_last_batch:
             save_atomically(trainer, self._run_dir.last)
             raise FitStopped
+
+
+def _is_better(score: float, best: float | None) -> bool:
+    """Whether a score is the best so far; one that is not a number (nothing to score) yields to any other."""
+    return best is None or math.isnan(best) or score > best
 
 
 class ClockAfterEpoch(L.Callback):

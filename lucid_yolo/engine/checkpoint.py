@@ -6,6 +6,7 @@ A checkpoint is Lightning's, with plain containers only, so that ``torch.load(we
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pickle
@@ -15,6 +16,7 @@ from typing import Any
 
 import lightning as L
 import torch
+from lightning.fabric.plugins import TorchCheckpointIO
 from omegaconf import OmegaConf
 from torch import nn
 
@@ -153,11 +155,30 @@ def load_model(path: Path, *, device: torch.device) -> TrainedModel:
     return TrainedModel(model=model.to(device).eval().requires_grad_(False), task=task, info=info, path=path)
 
 
+class CheckpointFiles(TorchCheckpointIO):
+    """Writes a checkpoint where it belongs; the trainer's own way leads through the system's temporary folder."""
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
+        """Serialise, then write: a full disk is an error of the operating system, not one of the serialiser.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        buffer = io.BytesIO()
+        torch.save(checkpoint, buffer)
+        with Path(path).open("wb") as file:
+            file.write(buffer.getbuffer())
+
+
 def save_atomically(trainer: L.Trainer, path: Path) -> None:
     """Write a checkpoint beside its place and rename it there, so that a crash never leaves half a file."""
     partial = path.with_suffix(".partial")
-    trainer.save_checkpoint(partial, weights_only=False)
-    os.replace(partial, path)
+    try:
+        trainer.save_checkpoint(partial, weights_only=False)
+        os.replace(partial, path)
+    except OSError:
+        partial.unlink(missing_ok=True)  # on a full disk that is room for the reason
+        raise
 
 
 def copy_atomically(source: Path, target: Path) -> None:

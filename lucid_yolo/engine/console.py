@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -10,15 +13,28 @@ from rich.console import Console, RenderableType
 WIDTH = 140
 
 
+class Terminal(Console):
+    """A terminal that may go away: the run goes on and keeps its log."""
+
+    def on_broken_pipe(self) -> None:
+        """Fall silent (``lucid-yolo train | head`` closes the pipe after ten lines)."""
+        self.quiet = True
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
 class RunConsole:
     """Prints to the terminal and, once a run directory is claimed, to its log as plain text."""
 
     def __init__(self, log: Path | None = None) -> None:
-        self.terminal = Console()
+        self.terminal = Terminal()
         if not self.terminal.is_terminal and not self.terminal.is_jupyter:
-            self.terminal = Console(width=WIDTH)  # a file or a pipe has no width of its own
+            self.terminal = Terminal(width=WIDTH)  # a file or a pipe has no width of its own
         self._file = log.open("a", encoding="utf-8") if log is not None else None
-        self._log = Console(file=self._file, width=WIDTH, no_color=True) if self._file is not None else None
+        self._log = None
+        if self._file is not None:  # in a notebook a console would show everything instead of writing it
+            self._log = Console(file=self._file, width=WIDTH, no_color=True, force_jupyter=False)
 
     def print(self, what: RenderableType) -> None:
         """Print in both places."""
@@ -34,8 +50,9 @@ class RunConsole:
     def close(self) -> None:
         """Close the log."""
         if self._file is not None:
-            self._file.close()
             self._log = None
+            with suppress(OSError):  # a full disk was reported where it was met
+                self._file.close()
 
     def __enter__(self) -> RunConsole:
         return self

@@ -40,6 +40,7 @@ class FitOutcome:
 
     Attributes:
         status: "finished" or "interrupted".
+        saved: whether the state of the very end was saved.
         seconds: from the start of the loop to its end.
         best_epoch: epoch of the best checkpoint, from 1; None when none was validated.
         parameters: parameters of both branches.
@@ -48,6 +49,7 @@ class FitOutcome:
     """
 
     status: str
+    saved: bool
     seconds: float
     best_epoch: int | None
     parameters: int
@@ -111,18 +113,21 @@ def run_fit(
         begun = time.perf_counter()
         try:
             trainer.fit(module, datamodule=TrainData(train_loader, drawn.take), ckpt_path=resume, weights_only=True)
-            status = "finished"
-        except (FitStopped, KeyboardInterrupt, SystemExit):
-            status = "interrupted"
+            status, saved = "finished", True
+        except FitStopped:
+            status, saved = "interrupted", True
+        except (KeyboardInterrupt, SystemExit):
+            status, saved = "interrupted", False
         except torch.OutOfMemoryError:
             raise RunError(_out_of_memory(prepared)) from None
         finally:
             progress.close()
-            metrics.close()
             train_loader.close()
             val_loader.close()
+            metrics.close()
     return FitOutcome(
         status=status,
+        saved=saved,
         seconds=time.perf_counter() - begun,
         best_epoch=saver.best_epoch,
         parameters=size.parameters,

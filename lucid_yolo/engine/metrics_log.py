@@ -69,4 +69,4 @@ class MetricsLog:
 
 def _rows_until(path: Path, step: int) -> list[dict[str, str]]:
     with path.open(newline="") as file:
-        return [row for row in csv.DictReader(file) if row.get("step", "").isdigit() and int(row["step"]) <= step]
+        return [row for row in csv.DictReader(file) if (row.get("step") or "").isdigit() and int(row["step"]) <= step]

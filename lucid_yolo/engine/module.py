@@ -59,7 +59,8 @@ class TrainingModule(L.LightningModule):
         self.loss = loss
         self.step_log: StepLog | None = None
         self.recent_images: deque[Tensor] = deque(maxlen=config.trainer.log_every)
-        self._finite: Tensor | None = None
+        self._finite: Tensor | None = None  # the losses since the last update
+        self._gradients_finite: Tensor | None = None  # the gradients since the last reading
         self._alpha_epoch = -1
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
@@ -70,6 +71,7 @@ class TrainingModule(L.LightningModule):
         """Put the buffers of the loop on the device."""
         self.step_log = StepLog(self.config.trainer.log_every, 1 + len(self.task.part_names), self.device)
         self._finite = torch.ones((), dtype=torch.bool, device=self.device)
+        self._gradients_finite = torch.ones((), dtype=torch.bool, device=self.device)
         self._alpha_epoch = -1
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
@@ -118,8 +120,18 @@ class TrainingModule(L.LightningModule):
         assert self._finite is not None
         allowed = self._finite
         if self.trainer.precision != "16-mixed":  # there the loss scaler skips overflown gradients by itself
-            allowed = allowed & torch.isfinite(norm)
+            assert self._gradients_finite is not None
+            finite = torch.isfinite(norm)
+            self._gradients_finite.logical_and_(finite)
+            allowed = allowed & finite
         optimizer.update_allowed = allowed  # type: ignore[attr-defined]
+
+    def gradients_finite(self) -> bool:
+        """Read and forget whether every gradient since the last reading was finite (16-mixed: not looked at)."""
+        assert self._gradients_finite is not None
+        finite = bool(self._gradients_finite)
+        self._gradients_finite.fill_(True)
+        return finite
 
     def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
         """Update the weights, then their average."""

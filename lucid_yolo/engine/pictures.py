@@ -26,7 +26,11 @@ class PictureWriter:
 
     def finish(self) -> list[str]:
         """Wait for what was submitted; return one sentence for each picture that could not be drawn."""
-        self._pool.shutdown(wait=True)
+        try:
+            self._pool.shutdown(wait=True)
+        except KeyboardInterrupt:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            return ["Drawing was stopped; some pictures are missing."]
         failed = []
         for name, future in self._pending:
             error = future.exception()

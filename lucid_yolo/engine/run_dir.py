@@ -1,14 +1,24 @@
-"""The run directory: claimed once, never overwritten by another run."""
+"""The run directory: claimed once, never overwritten by another run, written by one process at a time."""
 
 from __future__ import annotations
 
+import errno
 import os
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from lucid_yolo.config.errors import RunError
 
+try:
+    import fcntl
+except ImportError:  # no such locks on this platform
+    fcntl = None  # type: ignore[assignment]
+
 MARKER = ".lucid_yolo_run"
+UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO})
 
 
 @dataclass(frozen=True)
@@ -91,13 +101,13 @@ def claim(path: Path) -> RunDir:
         if any(path.iterdir()):
             raise RunError(f"run_dir={path} exists and is not empty. Choose a new or an empty directory.")
         os.close(os.open(path / MARKER, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        run.checkpoints.mkdir(exist_ok=True)
     except FileExistsError:
         raise RunError(
             f"run_dir={path} was taken by another run just now (or is a file). Choose another run_dir."
         ) from None
     except OSError as error:
         raise RunError(f"run_dir={path} cannot be written: {error.strerror}. Choose another run_dir.") from None
-    run.checkpoints.mkdir(exist_ok=True)
     return run
 
 
@@ -116,3 +126,55 @@ def reopen(path: Path) -> RunDir:
             "Start it again with a new run_dir."
         )
     return run
+
+
+@contextmanager
+def hold(run: RunDir) -> Iterator[None]:
+    """Keep other processes from continuing the same run; a process that dies lets go by itself.
+
+    Raises:
+        RunError: another process is at it, or the directory cannot be written.
+    """
+    try:
+        marker = (run.root / MARKER).open("r+")
+    except OSError as error:
+        raise RunError(f"run_dir={run.root} cannot be written: {error.strerror}.") from None
+    with marker:
+        if fcntl is not None:
+            try:
+                # A record lock: unlike flock's it does not live on in the loader's forked workers.
+                fcntl.lockf(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno in (errno.EACCES, errno.EAGAIN):
+                    raise RunError(
+                        f"run_dir={run.root} is in use: another process trains this run at the moment."
+                    ) from None
+                # some network file systems have no locks: then nothing guards but the user's care
+        yield
+
+
+@contextmanager
+def explain_unwritable(run: RunDir) -> Iterator[None]:
+    """Turn a full disk and the like into one sentence.
+
+    Raises:
+        RunError: a file of the run could not be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in UNWRITABLE:
+            raise
+        name = error.filename2 or error.filename  # the target, where there are two
+        place = f" ({name})" if name is not None else ""
+        again = f"lucid-yolo train resume={shlex.quote(str(run.root))}" if run.last.exists() else "another run_dir=PATH"
+        raise RunError(
+            f"A file could not be written: {error.strerror}{place}. Make room or give access, then go on with: {again}"
+        ) from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file as a whole: a crash or a full disk leaves the old one."""
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_text(text, encoding="utf-8")
+    os.replace(partial, path)

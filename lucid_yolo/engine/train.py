@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import lightning as L
@@ -23,7 +25,7 @@ from lucid_yolo.engine.final import final_report, no_metrics
 from lucid_yolo.engine.fit import run_fit
 from lucid_yolo.engine.pictures import PictureWriter
 from lucid_yolo.engine.prepare import Prepared, prepare
-from lucid_yolo.engine.run_dir import RunDir, claim, reopen
+from lucid_yolo.engine.run_dir import RunDir, claim, explain_unwritable, hold, reopen, write_text
 from lucid_yolo.engine.timing import FitTiming
 from lucid_yolo.perf.plan import RunPlan
 
@@ -51,7 +53,7 @@ def train(
     root = to_root(config)
     prepared = prepare(root)
     run_dir = _open_run_dir(root)
-    with RunConsole(run_dir.log) as console:
+    with hold(run_dir), explain_unwritable(run_dir), RunConsole(run_dir.log) as console:
         _record_start(run_dir, root, prepared.plan)
         summary = _Summary(run_dir, prepared)
         summary.write(status="running")
@@ -62,19 +64,22 @@ def train(
         pictures = PictureWriter()
         try:
             outcome = run_fit(prepared, run_dir, console, timing, pictures, callbacks)
-            finished = outcome.status == "finished"
-            metrics = final_report(prepared, run_dir, console, pictures) if finished else no_metrics(prepared.task)
+            status, metrics = outcome.status, no_metrics(prepared.task)
+            if status == "finished":
+                try:
+                    metrics = final_report(prepared, run_dir, console, pictures)
+                except KeyboardInterrupt:
+                    status = "interrupted"  # continuing scores the best checkpoint
         except BaseException as error:
-            summary.write(status="failed", error=f"{type(error).__name__}: {error}")
-            if not isinstance(error, LucidError):
-                console.log(f"failed: {type(error).__name__}: {error}")
+            with suppress(OSError):  # the disk may be full; what happened first is what matters
+                _record_failure(summary, console, error)
             raise
         finally:
             problems = pictures.finish()
         for problem in problems:
             console.print(problem)
         result = report.TrainResult(
-            status=outcome.status,
+            status=status,
             run_dir=run_dir.root,
             checkpoint=run_dir.best if run_dir.best.exists() else None,
             metrics=metrics,
@@ -86,8 +91,8 @@ def train(
             model={"parameters": outcome.parameters, "flops": outcome.flops},
         )
         summary.write_result(result, best_epoch=outcome.best_epoch)
-        run_dir.plan.write_text(result.plan.to_json(), encoding="utf-8")
-        console.print(_closing_words(result))
+        write_text(run_dir.plan, result.plan.to_json())
+        console.print(_closing_words(result, run_dir, saved=outcome.saved))
     return result
 
 
@@ -95,19 +100,34 @@ def _open_run_dir(root: RootConfig) -> RunDir:
     if root.resume is None:
         return claim(resolve_user_path(root.run_dir))
     run_dir = reopen(resolve_user_path(root.resume))
-    progress = read_checkpoint(run_dir.last)["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]
-    if progress >= root.trainer.max_epochs:
+    state = read_checkpoint(run_dir.last)
+    epochs = state["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]
+    if not _is_finished(run_dir):  # perhaps all but the last report is there
+        return run_dir
+    if epochs >= root.trainer.max_epochs:
         raise RunError(
-            f"resume={run_dir.root}: that run has trained its {progress} epochs, nothing is left to do. "
+            f"resume={run_dir.root}: that run has trained its {epochs} epochs, nothing is left to do. "
             "Raise trainer.max_epochs to go on."
+        )
+    if root.trainer.max_steps is not None and state["global_step"] >= root.trainer.max_steps:
+        raise RunError(
+            f"resume={run_dir.root}: that run has made its {state['global_step']} updates, nothing is left to do. "
+            "Raise trainer.max_steps (or null) to go on."
         )
     return run_dir
 
 
+def _is_finished(run_dir: RunDir) -> bool:
+    try:
+        return bool(json.loads(run_dir.summary.read_text(encoding="utf-8"))["status"] == "finished")
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
 def _record_start(run_dir: RunDir, root: RootConfig, plan: RunPlan) -> None:
-    OmegaConf.save(OmegaConf.structured(root), run_dir.config)
-    OmegaConf.save(OmegaConf.create(list(root.overrides)), run_dir.overrides)
-    run_dir.plan.write_text(plan.to_json(), encoding="utf-8")
+    write_text(run_dir.config, OmegaConf.to_yaml(OmegaConf.structured(root)))
+    write_text(run_dir.overrides, OmegaConf.to_yaml(OmegaConf.create(list(root.overrides))))
+    write_text(run_dir.plan, plan.to_json())
 
 
 class _Summary:
@@ -151,10 +171,24 @@ class _Summary:
         self.write(status=result.status)
 
 
-def _closing_words(result: report.TrainResult) -> str:
+def _record_failure(summary: _Summary, console: RunConsole, error: BaseException) -> None:
+    reason = f"{type(error).__name__}: {error}"
+    if isinstance(error, KeyboardInterrupt):
+        summary.write(status="interrupted")
+        return
+    summary.write(status="failed", error=reason)
+    if not isinstance(error, LucidError):
+        console.log(f"failed: {reason}")
+
+
+def _closing_words(result: report.TrainResult, run_dir: RunDir, *, saved: bool) -> str:
     resume = f"lucid-yolo train resume={shlex.quote(str(result.run_dir))}"
     if result.status == "interrupted":
-        return f"Stopped on request; the state is saved. Go on with: {resume}"
+        if saved:
+            return f"Stopped on request; the state is saved. Go on with: {resume}"
+        if run_dir.last.exists():
+            return f"Stopped at once. Go on from the state that was saved last with: {resume}"
+        return "Stopped at once, before anything was saved. Start again with another run_dir."
     lines = [f"Everything about this run: {result.run_dir}"]
     if result.checkpoint is not None:
         lines.append(

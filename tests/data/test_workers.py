@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+
 import pytest
 
 from lucid_yolo.data.workers import WorkerChoice, batch_bytes, choose_num_workers
@@ -55,3 +59,19 @@ def test_a_named_count_is_kept_and_warned_about():
 def test_bytes_of_a_batch_by_hand():
     # 2 images of 3 * 32 * 32 bytes, 3 float32 gains and an int64 number each; 16 rows of 8 + 8 + 16 + 1 bytes
     assert batch_bytes(batch_size=2, image_size=32, rows=16) == 2 * 3072 + 2 * 12 + 2 * 8 + 16 * 33
+
+
+def test_a_worker_survives_the_signal_to_its_group_and_obeys_its_parent():
+    code = (
+        "from lucid_yolo.data.workers import start_worker; start_worker(0); print(1, flush=True)\nwhile True: input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as worker:
+        worker.stdout.readline()
+        worker.send_signal(signal.SIGINT)
+        worker.send_signal(signal.SIGTERM)
+        with pytest.raises(subprocess.TimeoutExpired):
+            worker.wait(timeout=1)
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(timeout=20) == -signal.SIGTERM
