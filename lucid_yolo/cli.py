@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -52,6 +53,8 @@ def main(argv: Sequence[str] | None = None, *, default_verb: str | None = None) 
     Returns:
         exit code: 0; 1 for a run that failed, 2 for a refusal, 130 for an interruption.
     """
+    as_text = warnings.formatwarning
+    warnings.formatwarning = _as_sentence
     try:
         return _run(list(sys.argv[1:] if argv is None else argv), default_verb)
     except LucidError as error:
@@ -60,6 +63,15 @@ def main(argv: Sequence[str] | None = None, *, default_verb: str | None = None) 
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
+    finally:
+        warnings.formatwarning = as_text
+
+
+def _as_sentence(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """Show a warning as the errors are shown: whoever gave a command has no use for a line of our code."""
+    return f"warning: {message}\n"
 
 
 def _run(arguments: list[str], default_verb: str | None) -> int:

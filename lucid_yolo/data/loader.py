@@ -124,9 +124,14 @@ class ValFetcher(Dataset[Fetched[ValBatch]]):
 
 
 class Receiver:
-    """The main process' end: raises what went wrong in a worker, and names each unusable file once."""
+    """The main process' end: raises what went wrong in a worker, and names each unusable file once.
 
-    def __init__(self) -> None:
+    Args:
+        instead: what happens instead of using such a file, for the warning.
+    """
+
+    def __init__(self, instead: str) -> None:
+        self._instead = instead
         self._named: set[str] = set()
 
     def take(self, stream: Iterator[Fetched[AnyBatch]]) -> AnyBatch:
@@ -149,7 +154,7 @@ class Receiver:
         for problem in fetched.problems:
             if problem not in self._named:
                 self._named.add(problem)
-                warnings.warn(f"{problem}; a blank picture without objects stands in for it", stacklevel=3)
+                warnings.warn(f"{problem}; {self._instead}", stacklevel=3)
         if fetched.batch is None:
             raise DataError(fetched.failure)
         return fetched.batch
@@ -192,7 +197,7 @@ class TrainLoader:
     ) -> None:
         self.rows = target_rows(index, config) if rows is None else rows
         self.wait_seconds = 0.0
-        self._receiver = Receiver()
+        self._receiver = Receiver("a blank picture without objects stands in for it")
         self._queue = BatchQueue(len(index), batch_size=config.batch_size, seed=seed)
         self._delivered = 0
         dataset = TrainDataset(index, config, seed=seed, max_epochs=max_epochs, pictures=pictures)
@@ -278,7 +283,7 @@ class ValLoader:
         multiprocessing_context: str | None = None,
         images: ImageSource | None = None,
     ) -> None:
-        self._receiver = Receiver()
+        self._receiver = Receiver("its objects count as missed")
         batch_size = config.val_batch_size or config.batch_size
         numbers = list(range(len(index)))
         requests = [numbers[start : start + batch_size] for start in range(0, len(numbers), batch_size)]

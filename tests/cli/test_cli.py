@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -197,6 +198,19 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_info(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
     assert cli.main(["train", "--info", "defaults"]) == 0
     assert "optimizer/musgd" in capsys.readouterr().out + caplog.text
+
+
+def test_warnings_are_sentences_without_code(engine: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    def show(config: Any) -> str:  # pytest keeps the warnings themselves to itself
+        return warnings.formatwarning(UserWarning("a.jpg is empty"), UserWarning, "loader.py", 7, "warnings.warn(...)")
+
+    shown: list[str] = []
+    monkeypatch.setitem(sys.modules, "lucid_yolo.engine.plan", SimpleNamespace(plan=show))
+    monkeypatch.setattr(cli, "_print", shown.append)
+    before = warnings.formatwarning
+    assert cli.main(["plan"]) == 0
+    assert shown == ["warning: a.jpg is empty\n"]
+    assert warnings.formatwarning is before
 
 
 LIGHT = """

@@ -237,6 +237,10 @@ def test_a_skipped_file_is_named_once(broken, workers):
     for batch, k in shown:
         assert (batch[0][k] == 114).all()
         assert not (batch[6] & (batch[3] == k)).any()
+    val = ValLoader(broken, config, num_workers=workers, pin_memory=False)
+    with pytest.warns(UserWarning, match=r"006\.png.*; its objects count as missed"):
+        list(val)
+    val.close()
 
 
 def test_a_worker_that_dies_is_explained():
@@ -245,7 +249,7 @@ def test_a_worker_that_dies_is_explained():
         yield
 
     with pytest.raises(RunError, match=r"worker died: .*Bus error\. .*shared memory \(/dev/shm\).*num_workers"):
-        Receiver().take(stream())
+        Receiver("left out").take(stream())
 
 
 def test_other_errors_of_the_loader_are_not_renamed():
@@ -254,7 +258,7 @@ def test_other_errors_of_the_loader_are_not_renamed():
         yield
 
     with pytest.raises(RuntimeError, match="something else"):
-        Receiver().take(stream())
+        Receiver("left out").take(stream())
 
 
 @pytest.mark.parametrize("workers", [0, 2])
