@@ -12,6 +12,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, flag_override
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError  # type: ignore[import-untyped]
 
 from lucid_yolo.config import keys, record
 from lucid_yolo.config.errors import ConfigError, RunError
@@ -171,7 +172,9 @@ def read_record(run_dir: Path) -> tuple[Request, dict[str, Any]]:
             f"resume={run_dir}: no run is kept there ({error.filename} does not exist). "
             "Name the directory that a run printed as its run_dir."
         ) from None
-    if not isinstance(lines, list) or not isinstance(config, DictConfig):
+    except (YAMLError, UnicodeDecodeError, OmegaConfBaseException):
+        lines = config = None
+    if not isinstance(lines, list) or not isinstance(config, DictConfig) or not config:
         raise RunError(f"resume={run_dir}: its overrides.yaml or config.yaml is damaged, the run cannot be continued.")
     saved = read_request([str(line) for line in lines])
     overrides = tuple(line for line in saved.overrides if record.key_of(line) != "run_dir")

@@ -122,7 +122,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
-        reason = str(error).splitlines()[0]
+        reason = str(error).partition("\n")[0] or "it is empty"
         raise RunError(f"checkpoint={path} cannot be read as a checkpoint of this project: {reason}") from None
     if not isinstance(content, dict) or BLOCK not in content or "state_dict" not in content:
         raise RunError(f"checkpoint={path} was not written by lucid_yolo: it has no block '{BLOCK}'.")

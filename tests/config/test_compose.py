@@ -184,3 +184,11 @@ def test_a_printed_resume_command_is_read_back(tmp_path: Path) -> None:
 def test_a_comma_in_a_path_still_asks_for_a_sweep(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="add -m"):
         compose([f"data.root={tmp_path}/a,{tmp_path}/b"])
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"- a list", b"\xff\xfe\x00"])
+def test_a_damaged_record_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "overrides.yaml").write_text("[]")
+    (tmp_path / "config.yaml").write_bytes(content)
+    with pytest.raises(RunError, match=r"config\.yaml is damaged"):
+        compose_resume(tmp_path)

@@ -23,7 +23,7 @@ from lucid_yolo.config.errors import ConfigError, RunError
 from lucid_yolo.engine import train as verb
 from lucid_yolo.engine.build import build_loggers
 from lucid_yolo.engine.callbacks import _is_better
-from lucid_yolo.engine.checkpoint import CheckpointFiles
+from lucid_yolo.engine.checkpoint import CheckpointFiles, read_checkpoint
 from lucid_yolo.engine.console import RunConsole
 from lucid_yolo.engine.metrics_log import MetricsLog
 from lucid_yolo.engine.run_dir import MARKER, claim, explain_unwritable, hold, write_text
@@ -211,6 +211,13 @@ def test_a_row_that_a_crash_cut_is_dropped(tmp_path: Path) -> None:
     path.write_text("epoch,step,lr\n1,3,0.1\n1,4,0.2\n2")
     MetricsLog(path, None, columns=["lr"], resume_step=3)
     assert path.read_text().split() == ["epoch,step,lr", "1,3,0.1"]
+
+
+@pytest.mark.parametrize(("content", "reason"), [(b"", "it is empty|Ran out of input"), (b"PK\x03\x04 torn", ".+")])
+def test_a_torn_checkpoint_is_a_sentence(tmp_path: Path, content: bytes, reason: str) -> None:
+    (tmp_path / "last.ckpt").write_bytes(content)
+    with pytest.raises(RunError, match=f"cannot be read as a checkpoint of this project: ({reason})"):
+        read_checkpoint(tmp_path / "last.ckpt")
 
 
 def test_a_score_that_is_no_number_yields_to_any_other() -> None:
