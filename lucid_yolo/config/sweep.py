@@ -70,8 +70,8 @@ def run_job(config: DictConfig, *, verb: str, folders: Sequence[Path]) -> float 
     if verb == "train":
         overrides = record.replace(overrides, [record.as_override("run_dir", job.runtime.output_dir)])
     # An option file of the user may ask for a sweep; the child is one job of it.
-    overrides = record.replace(overrides, ["hydra.mode=RUN"])
-    code = _child([verb, *(f"--config-dir={folder}" for folder in folders), *overrides], cwd=job.runtime.cwd)
+    flags = (*(f"--config-dir={folder}" for folder in folders), "hydra.mode=RUN")
+    code = _child([verb, *flags, *overrides], cwd=job.runtime.cwd)
     if code != 0:
         raise RunError(f"Job {job.job.num} of the sweep failed with exit code {code}: {' '.join(overrides)}")
     return _primary_metric(Path(job.runtime.output_dir)) if verb == "train" else None

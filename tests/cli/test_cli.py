@@ -132,7 +132,7 @@ def test_cfg_job_shows_the_composition(capsys: pytest.CaptureFixture[str]) -> No
     assert shown["trainer"]["max_epochs"] == "${data.recipe.epochs}"
     assert "hydra" not in shown
     assert cli.main(["model=s", "--cfg", "job", "-p", "trainer", "--resolve"], default_verb="train") == 0
-    assert yaml.safe_load(capsys.readouterr().out)["max_epochs"] == 24
+    assert yaml.safe_load(capsys.readouterr().out)["max_epochs"] == 12
     assert cli.main(["train", "-c", "job", "-p", "seed"]) == 0
     assert capsys.readouterr().out == "0\n"
     assert cli.main(["train", "-c", "job", "-p", "sead"]) == cli.REFUSED
@@ -148,7 +148,7 @@ def test_config_dir_of_the_user(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([*arguments, "--cfg", "job", "-p", "trainer.max_epochs"]) == 0
     assert capsys.readouterr().out == "2\n"
     assert cli.main(["train", "--help", "--config-dir", "mine"]) == 0
-    assert "experiment  bccd, short" in capsys.readouterr().out
+    assert "experiment  bccd, overfit, short" in capsys.readouterr().out
     assert cli.main(["train", "experiment=short"]) == cli.REFUSED
     assert "experiment has no option 'short'" in capsys.readouterr().err
 

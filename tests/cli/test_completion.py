@@ -86,7 +86,7 @@ def test_files_and_options_of_the_user(
     assert complete("lucid-yolo train data.root=./mi", monkeypatch, capsys) == ["data.root=./mine"]
     for flag in ("--config-dir mine", "--config-dir=mine", "-cd mine"):
         line = f"lucid-yolo train {flag} experiment="
-        assert complete(line, monkeypatch, capsys) == ["experiment=bccd", "experiment=short"]
+        assert complete(line, monkeypatch, capsys) == ["experiment=bccd", "experiment=overfit", "experiment=short"]
 
 
 @pytest.mark.parametrize(

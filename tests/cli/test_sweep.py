@@ -75,7 +75,7 @@ def test_jobs_of_a_training_sweep_lie_side_by_side(tmp_path: Path, monkeypatch: 
     launched = Launched(monkeypatch)
     run("run_dir=out", "seed=0,1", "model=s")
     assert launched.commands == [
-        ["train", f"seed={seed}", "model=s", f"run_dir='{tmp_path}/out/{seed}'"] for seed in (0, 1)
+        ["train", "hydra.mode=RUN", f"seed={seed}", "model=s", f"run_dir='{tmp_path}/out/{seed}'"] for seed in (0, 1)
     ]
     assert sorted(os.listdir("out")) == ["0", "1", "multirun.yaml"]
     assert os.listdir("out/0") == []  # Hydra writes nothing into it: the run claims it
@@ -112,8 +112,8 @@ def test_folders_of_the_user_reach_the_jobs(tmp_path: Path, monkeypatch: pytest.
     sweep.run_sweep("train", request, composed)
     assert [f"--config-dir={tmp_path}/mine" in command for command in launched.commands] == [True, True]
     assert [command[2:-1] for command in launched.commands] == [
-        ["seed=4", "experiment=axes"],
-        ["seed=5", "experiment=axes"],
+        ["hydra.mode=RUN", "seed=4", "experiment=axes"],  # else each job would be the sweep again
+        ["hydra.mode=RUN", "seed=5", "experiment=axes"],
     ]
 
 
