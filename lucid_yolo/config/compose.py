@@ -61,6 +61,8 @@ def compose(overrides: Sequence[str] = (), *, config_dir: str | None = None) -> 
         ConfigError: everything that is wrong with the overrides and with the user's option files.
         RunError: there is nothing to resume.
     """
+    if isinstance(overrides, str):
+        raise ConfigError([f"Overrides are a list of texts: write [{overrides!r}]."])
     return compose_request(read_request(overrides, config_dirs=[config_dir] if config_dir is not None else []))
 
 

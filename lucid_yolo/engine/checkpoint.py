@@ -116,7 +116,13 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         RunError: no such file, not a checkpoint, or not one of this project.
     """
     if path.is_dir():
-        path = path / "checkpoints" / "best.ckpt"
+        folder = path / "checkpoints"
+        path = folder / "best.ckpt"
+        if not path.exists() and (folder / "last.ckpt").exists():
+            raise RunError(
+                f"checkpoint={folder.parent}: that run was not validated yet, so it has no best.ckpt. "
+                f"Name its last state: checkpoint={folder / 'last.ckpt'}."
+            )
     if not path.exists():
         raise RunError(f"checkpoint={path}: no such file. A run keeps its own in <run_dir>/checkpoints/best.ckpt.")
     try:

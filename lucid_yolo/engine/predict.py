@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -27,7 +28,7 @@ from lucid_yolo.ops.detections import Detections
 from lucid_yolo.ops.images import scale_images
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Prediction:
     """What a model found in one picture.
 
@@ -44,6 +45,12 @@ class Prediction:
     detections: Detections
     class_names: tuple[str, ...]
     category_ids: tuple[int, ...]
+
+    def __repr__(self) -> str:
+        height, width = self.pixels.shape[:2]
+        counts = Counter(self.class_names[label] for label in self.detections.classes.tolist())
+        found = ", ".join(f"{count} {name}" for name, count in counts.most_common()) or "nothing"
+        return f"Prediction({self.name}, {width} x {height}: {found})"
 
     def overlay(self) -> NDArray[np.uint8]:
         """Draw the detections on a copy of the picture, (H, W, 3) uint8 RGB."""

@@ -26,12 +26,16 @@ class EpochRow:
             if name.startswith("train/")
         )
         text = (
-            f"{losses}  lr {self.values['lr']:.2e}  {self.values['images_per_second']:.0f} img/s  "
+            f"{losses}  lr {self.values['lr']:.2e}  {_speed(self.values['images_per_second'])} img/s  "
             f"data wait {100 * self.values['data_wait_share']:.0f} %"
         )
         if "gpu_mib" in self.values:
             text += f"  gpu {self.values['gpu_mib']:.0f} MiB"
         return text
+
+
+def _speed(images_per_second: float) -> str:
+    return f"{images_per_second:.0f}" if images_per_second >= 10 else f"{images_per_second:.1f}"
 
 
 def mean_row(rows: Sequence[tuple[int, EpochRow]]) -> EpochRow:

@@ -8,6 +8,7 @@ from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.data.cache import cache_exists
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.readers import read_splits
+from lucid_yolo.data.transforms import Transforms
 from lucid_yolo.perf.machine import describe_machine
 from lucid_yolo.perf.plan import RunPlan, resolve
 from lucid_yolo.perf.rules import data_facts
@@ -36,6 +37,7 @@ def read_and_resolve(root: RootConfig) -> Resolved:
         DataError: the data cannot be read.
     """
     machine = describe_machine(root)
+    Transforms(root.data.augment.transforms)  # what cannot be built is refused before a directory is claimed
     resolve(root, machine, None)  # what is refused without the data is refused before reading it
     train, val = read_splits(root.data)
     facts = data_facts(

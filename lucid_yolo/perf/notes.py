@@ -27,6 +27,12 @@ def write_notes(facts: Facts) -> tuple[str, ...]:
             f"data.batch_size={batch} is larger than the {facts.data.num_train} training pictures: "
             "a batch holds some of them more than once."
         )
+    augment, epochs = facts.config.data.augment, facts.config.trainer.max_epochs
+    if (augment.mosaic > 0 or augment.mixup > 0) and augment.close_mosaic >= epochs:
+        notes.append(
+            f"Mosaic and mixup never happen: data.augment.close_mosaic={augment.close_mosaic} switches them off "
+            f"for the last epochs, and trainer.max_epochs={epochs} has no others."
+        )
     return (*notes, *_cache(facts.data, facts.config.cache.selected, size), *facts.data.notes)
 
 

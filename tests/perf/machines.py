@@ -63,6 +63,7 @@ def make_config(
     """A configuration with what the rules look at."""
     config = RootConfig(on_unmet=on_unmet)
     config.precision.name = precision
+    config.trainer.max_epochs = 100
     config.trainer.accelerator = accelerator
     config.trainer.devices = devices
     config.trainer.deterministic = deterministic

@@ -177,6 +177,16 @@ def test_table_shows_the_reason_the_rule_and_the_outcome():
     assert "3 training and 2 validation pictures." in text
 
 
+def test_a_note_says_when_mosaic_never_happens():
+    config = make_config()
+    data = DataFacts(num_train=1, num_val=1, num_larger=0, largest=(1, 1), cache_bytes=CACHE_BYTES)
+    assert not any("Mosaic" in note for note in resolve(config, CPU, data).notes)
+    config.trainer.max_epochs = config.data.augment.close_mosaic
+    (note,) = (note for note in resolve(config, CPU, data).notes if "Mosaic" in note)
+    assert "data.augment.close_mosaic=10" in note
+    assert "trainer.max_epochs=10" in note
+
+
 def test_notes_name_large_pictures_and_a_batch_larger_than_the_data():
     train = make_split([(640, 480), (4000, 3000), (100, 641)], notes=("2 backgrounds.",))
     facts = data_facts(train, make_split([(64, 64)], name="val", notes=("2 backgrounds.",)), image_size=640)
