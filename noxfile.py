@@ -63,7 +63,7 @@ def gpu(session: nox.Session) -> None:
     """Run the tests that need a CUDA device; fail where there is none, so that they are never skipped in silence."""
     install(session)
     session.run("python", "-c", "import sys, torch; sys.exit(None if torch.cuda.is_available() else 'no CUDA device')")
-    session.run("pytest", "-m", "gpu", *session.posargs)
+    session.run("pytest", "-n", "0", "-m", "gpu", *session.posargs)
 
 
 @nox.session(default=False)

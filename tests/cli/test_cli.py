@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 import lucid_yolo
+import lucid_yolo.engine
 from lucid_yolo import cli
 from lucid_yolo.config.errors import DataError, RunError
 from lucid_yolo.config.schema import RootConfig
@@ -42,6 +43,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     for verb in ("train", "validate", "predict", "plan"):
         module = SimpleNamespace(**{verb: note})
         monkeypatch.setitem(sys.modules, f"lucid_yolo.engine.{verb}", module)
+        monkeypatch.setattr(lucid_yolo.engine, verb, module, raising=False)  # there once a test has imported it
     return calls
 
 
