@@ -81,6 +81,13 @@ class CachePlace(Choice):
     DISK = "disk"
 
 
+class CompileName(Choice):
+    """What torch.compile turns into kernels: nothing, or network, assignment and losses of the training step."""
+
+    NONE = "none"
+    STEP = "step"
+
+
 @dataclass
 class LossConfig:
     """Weights of the loss terms and of the two branches."""
@@ -227,6 +234,32 @@ class CacheConfig:
 
 
 @dataclass
+class RegionConfig:
+    """One region of the training step that is recorded as a CUDA graph; no setting but ``selected`` switches it on."""
+
+    selected: bool = False
+    warmup: int = 3  # native steps before the one that is recorded
+
+
+@dataclass
+class CaptureConfig:
+    """Regions of the training step that are recorded and replayed, in the order in which options name them."""
+
+    network: RegionConfig = field(default_factory=RegionConfig)
+    loss: RegionConfig = field(default_factory=RegionConfig)
+    gradient_norm: RegionConfig = field(default_factory=RegionConfig)
+    orthogonalization: RegionConfig = field(default_factory=RegionConfig)
+    updates: RegionConfig = field(default_factory=RegionConfig)
+
+
+@dataclass
+class CompileConfig:
+    """What torch.compile turns into kernels."""
+
+    selected: CompileName = CompileName.NONE
+
+
+@dataclass
 class EmaConfig:
     """Exponential moving average of the weights: decay * (1 - exp(-updates / ramp))."""
 
@@ -274,6 +307,8 @@ class RootConfig:
     precision: PrecisionConfig = field(default_factory=PrecisionConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     cache: CacheConfig = field(default_factory=CacheConfig)
+    capture: CaptureConfig = field(default_factory=CaptureConfig)
+    compile: CompileConfig = field(default_factory=CompileConfig)
     logger: LoggerConfig = field(default_factory=LoggerConfig)
     seed: int = 0
     run_dir: str = MISSING

@@ -36,6 +36,13 @@ CASES = {
     "lucid-yolo train optimizer=adamw optimizer.be": ["optimizer.beta1=", "optimizer.beta2="],
     "lucid-yolo train data.augment.hs": ["data.augment.hsv_h=", "data.augment.hsv_s=", "data.augment.hsv_v="],
     "lucid-yolo train data.recipe.ep": ["data.recipe.epochs="],
+    "lucid-yolo train capture=network+loss+g": [
+        "capture=network+loss+gradient_norm",
+        "capture=network+loss+gradient_norm+orthogonalization",
+        "capture=network+loss+gradient_norm+orthogonalization+updates",
+        "capture=network+loss+gradient_norm+updates",
+    ],
+    "lucid-yolo train compile=s": ["compile=step"],
     "/opt/bin/lucid-yolo check prec": ["precision.", "precision="],
     "python -m lucid_yolo train task=": ["task=detect"],
     "lucid-yolo ": ["check", "plan", "predict", "train", "validate"],

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from lucid_yolo.config.schema import CacheName, CachePlace, OnUnmet, PrecisionName, RootConfig
+from lucid_yolo.config.schema import CacheName, CachePlace, CompileName, OnUnmet, PrecisionName, RootConfig
 from lucid_yolo.perf.machine import CudaDevice, Machine
 
 GIB = 1024**3
@@ -59,6 +60,8 @@ def make_config(
     on_unmet: OnUnmet = OnUnmet.FALLBACK,
     cache: CacheName = CacheName.NONE,
     place: CachePlace = CachePlace.MEMORY,
+    capture: Sequence[str] = (),
+    compile_step: bool = False,
 ) -> RootConfig:
     """A configuration with what the rules look at."""
     config = RootConfig(on_unmet=on_unmet)
@@ -69,4 +72,7 @@ def make_config(
     config.trainer.deterministic = deterministic
     config.cache.selected = cache
     config.cache.place = place
+    for region in capture:
+        getattr(config.capture, region).selected = True
+    config.compile.selected = CompileName.STEP if compile_step else CompileName.NONE
     return config

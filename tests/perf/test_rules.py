@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from lucid_yolo.config.regions import REGIONS
 from lucid_yolo.config.schema import CacheName, CachePlace, PrecisionName
 from lucid_yolo.perf.flag import find_flags
 from lucid_yolo.perf.rules import DataFacts, Facts, Kind, Rule, Stage
@@ -33,6 +34,19 @@ CASES = {
         (make_config(cache=CacheName.PREPARED, place=CachePlace.DISK), replace(CPU, cache_disk_free=GIB)),
         (make_config(cache=CacheName.PREPARED, place=CachePlace.DISK), replace(CPU, cache_disk_free=2 * GIB)),
         "cache=prepared takes 1.00 GiB for 205 training pictures, and may take 80% of the 1.00 GiB that are free",
+    ),
+    **{
+        f"capture.{region}.needs-cuda": (
+            (make_config(capture=[region]), MPS),
+            (make_config(capture=[region]), CUDA),
+            f"capture={region} records CUDA graphs, this run computes on mps (no CUDA device, MPS is present)",
+        )
+        for region in REGIONS
+    },
+    "compile.needs-cuda": (
+        (make_config(compile_step=True), CPU),
+        (make_config(compile_step=True), CUDA),
+        "compile=step makes CUDA kernels, this run computes on cpu",
     ),
     "accelerator.present": (
         (make_config(accelerator="cuda"), MPS),

@@ -1,0 +1,34 @@
+"""``compile``: network, assignment and losses of the training step as kernels of torch.compile."""
+
+from __future__ import annotations
+
+from lucid_yolo.config.schema import CompileName
+from lucid_yolo.perf.flag import Choice, Flag
+from lucid_yolo.perf.rules import Facts, Kind, Rule, Stage
+
+
+def is_compiled(facts: Facts) -> bool:
+    """Whether the configuration asks for compilation."""
+    return facts.config.compile.selected is CompileName.STEP
+
+
+FLAGS = (
+    Flag(
+        key="compile",
+        option="compile=none|step",
+        summary="Compiles network, assignment and losses of the training step into one graph of fused kernels.",
+        requested=lambda facts: str(facts.config.compile.selected),
+        choose=lambda facts: Choice(value=str(facts.config.compile.selected)),
+        fallback=str(CompileName.NONE),
+        rules=(
+            Rule(
+                id="compile.needs-cuda",
+                stage=Stage.MACHINE,
+                kind=Kind.FALLBACK,
+                applies=lambda facts: is_compiled(facts) and facts.machine.accelerator != "cuda",
+                sentence="compile=step makes CUDA kernels, this run computes on {machine.accelerator} "
+                "({machine.accelerator_reason})",
+            ),
+        ),
+    ),
+)
