@@ -167,6 +167,7 @@ class FunctionRecording:
         self._written: tuple[int, ...] = ()
         self._anchor = torch.zeros((), device=region.device, requires_grad=True)
         region.tape.rehearse(self._rehearse, region.warmup)
+        self._live = []  # with it go the activations of the rehearsal
         self._forward: Track = region.tape.record(self._run_forward)
         self._fixed_gradients = [torch.zeros_like(o) if o.requires_grad else None for o in self._live]
         self._backward: Track = region.tape.record(self._run_backward)
