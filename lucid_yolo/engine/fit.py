@@ -27,6 +27,7 @@ from lucid_yolo.engine.pictures import NUM_BATCHES, BatchPictures, PictureWriter
 from lucid_yolo.engine.plan import model_line
 from lucid_yolo.engine.prepare import Prepared
 from lucid_yolo.engine.progress import Progress
+from lucid_yolo.engine.recording import Recordings
 from lucid_yolo.engine.run_dir import RunDir
 from lucid_yolo.engine.timing import FitTiming
 from lucid_yolo.nn.complexity import Deployable, count
@@ -107,8 +108,13 @@ def run_fit(
     progress = Progress(console, live=True, silent=not config.logger.progress)
     with StopSignal() as stop, numeric_settings(deterministic=str(prepared.plan["deterministic"].active), cuda=cuda):
         saver, callbacks = _callbacks(prepared, run_dir, train_loader, val_loader, metrics, progress, timing, stop)
+        recordings = Recordings(prepared.plan, config.capture)
         trainer = build.build_trainer(
-            config, prepared.plan, device=prepared.device, callbacks=[*extra_callbacks, *callbacks], root=run_dir.root
+            config,
+            prepared.plan,
+            device=prepared.device,
+            callbacks=[*extra_callbacks, recordings, *callbacks],
+            root=run_dir.root,
         )
         begun = time.perf_counter()
         try:
@@ -132,7 +138,7 @@ def run_fit(
         best_epoch=saver.best_epoch,
         parameters=size.parameters,
         flops=size.flops,
-        flags={"cache": source.outcome},
+        flags={"cache": source.outcome, **recordings.outcomes()},
     )
 
 

@@ -7,6 +7,7 @@ one read of its loss scaler).
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import lightning as L
@@ -21,6 +22,7 @@ from lucid_yolo.optim.build import build_optimizer
 from lucid_yolo.optim.clip import clip_gradients
 from lucid_yolo.optim.ema import Ema
 from lucid_yolo.optim.schedule import lr_factor
+from lucid_yolo.perf.objective import Objective
 from lucid_yolo.tasks.base import Task
 
 
@@ -57,10 +59,13 @@ class TrainingModule(L.LightningModule):
         self.model: nn.Module = model.to(memory_format=self.memory_format)  # type: ignore[call-overload]
         self.ema = Ema(self.model, decay=config.trainer.ema.decay, ramp=config.trainer.ema.ramp)
         self.loss = loss
+        self.objective: Callable[[Tensor, Any], Any] = Objective(self.model, loss)
+        self.clip: Callable[..., Tensor] = clip_gradients
         self.step_log: StepLog | None = None
         self.recent_images: deque[Tensor] = deque(maxlen=config.trainer.log_every)
         self._finite: Tensor | None = None  # the losses since the last update
         self._gradients_finite: Tensor | None = None  # the gradients since the last reading
+        self._allowed: Tensor | None = None  # whether the update of this step is made; one place for the whole fit
         self._alpha_epoch = -1
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
@@ -72,6 +77,7 @@ class TrainingModule(L.LightningModule):
         self.step_log = StepLog(self.config.trainer.log_every, 1 + len(self.task.part_names), self.device)
         self._finite = torch.ones((), dtype=torch.bool, device=self.device)
         self._gradients_finite = torch.ones((), dtype=torch.bool, device=self.device)
+        self._allowed = torch.ones((), dtype=torch.bool, device=self.device)
         self._alpha_epoch = -1
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
@@ -99,7 +105,7 @@ class TrainingModule(L.LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Compute the loss of one batch."""
         images = scale_images(batch.images_nchw(), memory_format=self.memory_format)
-        losses: Any = self.loss(self.model(images), batch.targets)
+        losses = self.objective(images, batch.targets)
         total = losses.total.detach()
         assert self.step_log is not None
         assert self._finite is not None
@@ -116,15 +122,17 @@ class TrainingModule(L.LightningModule):
     ) -> None:
         """Clip by the global norm and hold the update back where loss or norm is not finite."""
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        norm = clip_gradients(parameters, self.config.trainer.clip_norm)
+        norm = self.clip(parameters, self.config.trainer.clip_norm)
         assert self._finite is not None
-        allowed = self._finite
-        if self.trainer.precision != "16-mixed":  # there the loss scaler skips overflown gradients by itself
+        assert self._allowed is not None
+        if self.trainer.precision == "16-mixed":  # there the loss scaler skips overflown gradients by itself
+            self._allowed.copy_(self._finite)
+        else:
             assert self._gradients_finite is not None
             finite = torch.isfinite(norm)
             self._gradients_finite.logical_and_(finite)
-            allowed = allowed & finite
-        optimizer.update_allowed = allowed  # type: ignore[attr-defined]
+            torch.logical_and(self._finite, finite, out=self._allowed)
+        optimizer.update_allowed = self._allowed  # type: ignore[attr-defined]
 
     def gradients_finite(self) -> bool:
         """Read and forget whether every gradient since the last reading was finite (16-mixed: not looked at)."""

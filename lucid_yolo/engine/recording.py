@@ -1,0 +1,72 @@
+"""The recordings of a run: installed when everything is built, reported and dropped when the fit ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import lightning as L
+
+from lucid_yolo.config.regions import REGIONS
+from lucid_yolo.config.schema import CaptureConfig
+from lucid_yolo.engine.module import TrainingModule
+from lucid_yolo.optim.clip import clip_gradients
+from lucid_yolo.optim.flat import FlatOptimizer
+from lucid_yolo.perf.capture.recorder import Recorder
+from lucid_yolo.perf.capture.tape import CudaTape, Tape
+from lucid_yolo.perf.objective import Objective
+from lucid_yolo.perf.plan import RunPlan, Scalar
+
+
+class Recordings(L.Callback):
+    """Puts recorded parts in the place of the step's own, for one fit.
+
+    Args:
+        plan: what is active.
+        config: settings of the parts.
+        tape: records; default: CUDA graphs.
+    """
+
+    def __init__(self, plan: RunPlan, config: CaptureConfig, tape: Tape | None = None) -> None:
+        self._warmup = {name: getattr(config, name).warmup for name in REGIONS if plan[f"capture.{name}"].active}
+        self._tape = tape
+        self._recorder: Recorder | None = None
+        self._outcomes: Mapping[str, Mapping[str, Scalar]] = {}
+
+    def outcomes(self) -> Mapping[str, Mapping[str, Scalar]]:
+        """What happened, by row of the plan."""
+        return self._outcomes if self._recorder is None else self._recorder.outcomes()
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Install the recorded parts; each is recorded when it is first called."""
+        assert isinstance(pl_module, TrainingModule)
+        if not self._warmup:
+            return
+        optimizer = pl_module.optimizer
+        assert isinstance(optimizer, FlatOptimizer)
+        self._recorder = recorder = Recorder(
+            self._tape or CudaTape(pl_module.device),
+            device=pl_module.device,
+            parameters=[p for group in optimizer.param_groups for p in group["params"]],
+            warmup=self._warmup,
+        )
+        pl_module.objective = Objective(recorder.network(pl_module.model), recorder.loss(pl_module.loss))
+        pl_module.clip = recorder.clip(clip_gradients)
+        recorder.attach(optimizer)
+
+    def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
+        """Drop the recordings."""
+        self._end(pl_module)
+
+    def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        """Drop the recordings."""
+        self._end(pl_module)
+
+    def _end(self, module: Any) -> None:
+        if self._recorder is None:
+            return
+        self._outcomes = self._recorder.outcomes()
+        self._recorder.close()
+        self._recorder = None
+        module.objective = Objective(module.model, module.loss)
+        module.clip = clip_gradients
