@@ -118,9 +118,13 @@ class RunPlan:
             table.add_row(*map(Text, cells[: len(columns)]), style="yellow" if row.rule_id else None)
         return table
 
-    def warn(self) -> None:
-        """Give one UserWarning that names every flag that fell back, none where none did. Call it once a run."""
-        fallen = [row for row in self.rows if row.rule_id]
+    def warn(self, *, since: RunPlan | None = None) -> None:
+        """Give one UserWarning that names every flag that fell back, none where none did. Call it once a run.
+
+        Args:
+            since: an earlier state of the plan; what fell back there is not named again.
+        """
+        fallen = [row for row in self.rows if row.rule_id and (since is None or not since[row.key].rule_id)]
         if not fallen:
             return
         lines = [f"  {row.key}: {row.reason} -> {_show(row.active)} [{row.rule_id}]" for row in fallen]

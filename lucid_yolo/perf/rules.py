@@ -15,11 +15,12 @@ import numpy as np
 from lucid_yolo.config.schema import CacheName, RootConfig
 from lucid_yolo.data.cache import cache_bytes
 from lucid_yolo.data.index import SplitIndex
+from lucid_yolo.perf.live import LiveFacts
 from lucid_yolo.perf.machine import Machine
 
 
 class Stage(StrEnum):
-    """What a rule has to know before it can be judged: ``resolve`` judges three, the last two meet a live model."""
+    """What a rule has to know: ``resolve`` judges three, ``judge_setup`` those of a built model."""
 
     CONFIG = "config"
     MACHINE = "machine"
@@ -66,11 +67,13 @@ class Facts:
         config: what is asked for.
         machine: what there is.
         data: None where a plan is made without reading the data set; rules of stage ``data`` are then left out.
+        live: None before the objects of a fit are built; rules of stage ``setup`` are then left out.
     """
 
     config: RootConfig
     machine: Machine
     data: DataFacts | None
+    live: LiveFacts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lucid_yolo.config.schema import CacheName, CachePlace, CompileName, OnUnmet, PrecisionName, RootConfig
+from lucid_yolo.config.schema import (
+    CacheName,
+    CachePlace,
+    CompileName,
+    MuSGDConfig,
+    OnUnmet,
+    OptimizerConfig,
+    PrecisionName,
+    RootConfig,
+)
 from lucid_yolo.perf.machine import CudaDevice, Machine
 
 GIB = 1024**3
@@ -62,6 +71,8 @@ def make_config(
     place: CachePlace = CachePlace.MEMORY,
     capture: Sequence[str] = (),
     compile_step: bool = False,
+    optimizer: OptimizerConfig | None = None,
+    clip_norm: float | None = 10.0,
 ) -> RootConfig:
     """A configuration with what the rules look at."""
     config = RootConfig(on_unmet=on_unmet)
@@ -72,6 +83,8 @@ def make_config(
     config.trainer.deterministic = deterministic
     config.cache.selected = cache
     config.cache.place = place
+    config.optimizer = MuSGDConfig(name="musgd", lr=0.01) if optimizer is None else optimizer
+    config.trainer.clip_norm = clip_norm
     for region in capture:
         getattr(config.capture, region).selected = True
     config.compile.selected = CompileName.STEP if compile_step else CompileName.NONE

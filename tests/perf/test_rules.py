@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 
 from lucid_yolo.config.regions import REGIONS
-from lucid_yolo.config.schema import CacheName, CachePlace, PrecisionName
+from lucid_yolo.config.schema import CacheName, CachePlace, MuSGDConfig, PrecisionName, SGDConfig
 from lucid_yolo.perf.flag import find_flags
+from lucid_yolo.perf.live import LiveFacts, ModuleFacts
 from lucid_yolo.perf.rules import DataFacts, Facts, Kind, Rule, Stage
 from tests.perf.machines import CACHE_BYTES, CPU, CUDA, GIB, H200, MPS, OLD_CUDA, make_config
 
@@ -43,10 +44,54 @@ CASES = {
         )
         for region in REGIONS
     },
+    **{
+        f"capture.{region}.or-compile": (
+            (make_config(capture=["network", "loss"], compile_step=True), CUDA),
+            (make_config(capture=["gradient_norm", "orthogonalization", "updates"], compile_step=True), CUDA),
+            f"capture={region} and compile=step exclude each other",
+        )
+        for region in ("network", "loss")
+    },
+    "capture.gradient_norm.needs-torch": (
+        (make_config(capture=["gradient_norm"]), replace(CUDA, torch_version="2.9.0rc5")),
+        (make_config(capture=["gradient_norm"]), replace(CUDA, torch_version="2.9.0")),
+        "needs a final release of torch, 2.9 or newer, found 2.9.0rc5",
+    ),
+    "capture.gradient_norm.needs-clipping": (
+        (make_config(capture=["gradient_norm"], clip_norm=None), CUDA),
+        (make_config(capture=["gradient_norm"], clip_norm=0.1), CUDA),
+        "which trainer.clip_norm=None switches off",
+    ),
+    **{
+        f"capture.{region}.needs-musgd": (
+            (make_config(capture=[region], optimizer=SGDConfig(name="sgd", lr=0.01)), CPU),
+            (make_config(capture=["network"], optimizer=SGDConfig(name="sgd", lr=0.01)), CPU),
+            f"capture={region} records a part of MuSGD, the optimizer is sgd; set optimizer=musgd",
+        )
+        for region in ("orthogonalization", "updates")
+    },
+    **{
+        f"capture.{region}.needs-muon-weight": (
+            (make_config(capture=[region], optimizer=MuSGDConfig(name="musgd", lr=0.01, muon_weight=0.0)), CUDA),
+            (make_config(capture=[region], optimizer=MuSGDConfig(name="musgd", lr=0.01, muon_weight=0.1)), CUDA),
+            f"capture={region} has nothing to record with optimizer.muon_weight=0",
+        )
+        for region in ("orthogonalization", "updates")
+    },
     "compile.needs-cuda": (
         (make_config(compile_step=True), CPU),
         (make_config(compile_step=True), CUDA),
         "compile=step makes CUDA kernels, this run computes on cpu",
+    ),
+    "compile.needs-triton": (
+        (make_config(compile_step=True), replace(CUDA, triton=False)),
+        (make_config(compile_step=True), CUDA),
+        "writes its kernels in Triton, which cannot be imported",
+    ),
+    "compile.needs-compiler": (
+        (make_config(compile_step=True), replace(CUDA, host_compiler=None)),
+        (make_config(compile_step=True), CUDA),
+        "there is no C compiler",
     ),
     "accelerator.present": (
         (make_config(accelerator="cuda"), MPS),
@@ -76,6 +121,37 @@ CASES = {
 }
 
 
+# The same for what is found on the objects of a fit: the rule, what breaks it, and the names that the sentence tells.
+LIVE_CASES = {
+    "capture.network.own-forward": (LiveFacts(network=ModuleFacts(own_forward=("neck",))), "compiled on neck"),
+    "capture.network.hooks": (
+        LiveFacts(network=ModuleFacts(hooked=("a", "b", "c", "d", "e"))),
+        "on a, b, c and 2 more",
+    ),
+    "capture.network.frozen-part": (LiveFacts(network=ModuleFacts(frozen=("backbone",))), "of backbone is trainable"),
+    "capture.network.shared-parameters": (LiveFacts(network=ModuleFacts(shared=("a.weight",))), "and a.weight lie"),
+    "capture.network.parameters": (LiveFacts(network=ModuleFacts(misfits=("a (float16)",))), "found a (float16)"),
+    "capture.loss.stock-loss": (LiveFacts(loss_is_stock=False, loss_class="Mine"), "this one is of class Mine"),
+    "capture.loss.own-forward": (LiveFacts(loss=ModuleFacts(own_forward=("itself",))), "compiled on itself"),
+    "capture.loss.hooks": (LiveFacts(loss=ModuleFacts(hooked=("itself",))), "there are some on itself"),
+    "capture.gradient_norm.stock-clipping": (LiveFacts(own_clipping=("Mine.clip_gradients",)), "Mine.clip_gradients"),
+    "capture.gradient_norm.stock-precision": (LiveFacts(precision_clipping="Mine"), "precision plugin Mine clips"),
+    "capture.gradient_norm.unscaled-gradients": (LiveFacts(unscales=True), "the optimizer MuSGD undoes the scaling"),
+    **{
+        f"capture.{region}.{name}": case
+        for region in ("orthogonalization", "updates")
+        for name, case in {
+            "stock-optimizer": (LiveFacts(optimizer_is_stock=False, optimizer_class="Mine"), "is of class Mine"),
+            "own-step": (LiveFacts(own_steps=("prepare",)), "replaced on the optimizer: prepare"),
+            "optimizer-hooks": (LiveFacts(optimizer_hooks=("hooks of this optimizer",)), "hooks of this optimizer"),
+            "optimizer-parameters": (LiveFacts(optimizer_misfits=("parameter 0 (float16)",)), "parameter 0 (float16)"),
+            "groups-without-muon": (LiveFacts(groups_without_muon=("group 1",)), "it is 0 in group 1"),
+        }.items()
+    },
+}
+ALL = make_config(capture=REGIONS)
+
+
 class Untouchable:
     """Stands in for a machine that a rule must not look at."""
 
@@ -94,7 +170,8 @@ def facts_of(config, machine) -> Facts:
 
 
 def test_every_rule_has_a_case_and_every_case_a_rule():
-    assert CASES.keys() == RULES.keys()
+    assert {*CASES, *LIVE_CASES} == RULES.keys()
+    assert {id for id, (_, rule) in RULES.items() if rule.stage is Stage.SETUP} == LIVE_CASES.keys()
 
 
 @pytest.mark.parametrize("rule_id", CASES)
@@ -106,13 +183,27 @@ def test_rule_fires_and_stays_quiet_on_the_nearest_good_facts(rule_id):
     assert sentence in rule.explain(facts_of(*broken))
 
 
+@pytest.mark.parametrize("rule_id", LIVE_CASES)
+def test_rule_of_stage_setup_fires_on_what_was_found_and_only_where_its_region_is_selected(rule_id):
+    live, sentence = LIVE_CASES[rule_id]
+    flag, rule = RULES[rule_id]
+    broken = Facts(config=ALL, machine=CUDA, data=None, live=live)
+    assert rule.applies(broken)
+    assert rule.kind is Kind.FALLBACK
+    assert sentence in rule.explain(broken)
+    assert not rule.applies(replace(broken, live=LiveFacts()))
+    region = flag.key.removeprefix("capture.")
+    assert not rule.applies(replace(broken, config=make_config(capture=[name for name in REGIONS if name != region])))
+
+
 def test_no_rule_is_dead():
-    assert unfired((rule for _, rule in RULES.values()), [facts_of(*case[0]) for case in CASES.values()]) == set()
+    rules = [rule for _, rule in RULES.values() if rule.stage is not Stage.SETUP]
+    assert unfired(rules, [facts_of(*case[0]) for case in CASES.values()]) == set()
 
 
 def test_a_planted_dead_rule_is_found():
     planted = Rule(id="planted.dead", stage=Stage.CONFIG, kind=Kind.REFUSE, applies=lambda facts: False, sentence="")
-    rules = [rule for _, rule in RULES.values()]
+    rules = [rule for _, rule in RULES.values() if rule.stage is not Stage.SETUP]
     assert unfired([*rules, planted], [facts_of(*case[0]) for case in CASES.values()]) == {"planted.dead"}
 
 
@@ -139,5 +230,5 @@ def test_sentences_hold_known_fields_only():
         replace(RULES["devices.one"][1], sentence="{machine.colour}").explain(facts_of(make_config(), CPU))
     for _, rule in RULES.values():
         fields = [field for _, field, _, _ in string.Formatter().parse(rule.sentence) if field]
-        own = rule.words(facts_of(make_config(), CPU))
+        own = rule.words(replace(facts_of(make_config(), CPU), live=LiveFacts()))
         assert all(field in own or field.split(".")[0] in ("config", "machine", "data") for field in fields)

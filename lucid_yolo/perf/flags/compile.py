@@ -29,6 +29,21 @@ FLAGS = (
                 sentence="compile=step makes CUDA kernels, this run computes on {machine.accelerator} "
                 "({machine.accelerator_reason})",
             ),
+            Rule(
+                id="compile.needs-triton",
+                stage=Stage.MACHINE,
+                kind=Kind.FALLBACK,
+                applies=lambda facts: is_compiled(facts) and not facts.machine.triton,
+                sentence="compile=step writes its kernels in Triton, which cannot be imported; install triton",
+            ),
+            Rule(
+                id="compile.needs-compiler",
+                stage=Stage.MACHINE,
+                kind=Kind.FALLBACK,
+                applies=lambda facts: is_compiled(facts) and facts.machine.host_compiler is None,
+                sentence="compile=step launches its kernels through a small C program, and there is no C compiler; "
+                "install one (gcc or clang), or name it in the environment variable CC",
+            ),
         ),
     ),
 )
