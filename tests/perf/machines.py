@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lucid_yolo.config.schema import CacheName, CachePlace, OnUnmet, PrecisionName, RootConfig
+from lucid_yolo.config.schema import (
+    CacheName,
+    CachePlace,
+    HsvName,
+    OnUnmet,
+    PrecisionName,
+    PrefetchName,
+    RootConfig,
+)
 from lucid_yolo.perf.machine import CudaDevice, Machine
 
 GIB = 1024**3
@@ -59,6 +67,10 @@ def make_config(
     on_unmet: OnUnmet = OnUnmet.FALLBACK,
     cache: CacheName = CacheName.NONE,
     place: CachePlace = CachePlace.MEMORY,
+    hsv: HsvName = HsvName.WORKER,
+    prefetch: PrefetchName = PrefetchName.NONE,
+    num_workers: int | None = None,
+    max_steps: int | None = None,
 ) -> RootConfig:
     """A configuration with what the rules look at."""
     config = RootConfig(on_unmet=on_unmet)
@@ -69,4 +81,8 @@ def make_config(
     config.trainer.deterministic = deterministic
     config.cache.selected = cache
     config.cache.place = place
+    config.hsv.selected = hsv
+    config.prefetch.selected = prefetch
+    config.data.num_workers = num_workers
+    config.trainer.max_steps = max_steps
     return config
