@@ -66,6 +66,14 @@ class BadImages(Choice):
     SKIP = "skip"
 
 
+class HsvName(Choice):
+    """Who changes the colours of training pictures: a worker, or the device, with or without its fused kernel."""
+
+    WORKER = "worker"
+    DEVICE = "device"
+    DEVICE_NATIVE = "device_native"
+
+
 class CacheName(Choice):
     """Which training pictures are kept: none, as decoded from their files, or scaled to training resolution as well."""
 
@@ -86,6 +94,13 @@ class CompileName(Choice):
 
     NONE = "none"
     STEP = "step"
+
+
+class PrefetchName(Choice):
+    """How far ahead workers prepare batches: to the end of the epoch, or on into the next one."""
+
+    NONE = "none"
+    EPOCH = "epoch"
 
 
 @dataclass
@@ -226,6 +241,13 @@ class PrecisionConfig:
 
 
 @dataclass
+class HsvConfig:
+    """Where the colours of training pictures are changed; how much is ``data.augment.hsv_*``."""
+
+    selected: HsvName = HsvName.WORKER
+
+
+@dataclass
 class CacheConfig:
     """Training pictures that are kept instead of decoded again; no setting but ``selected`` switches it on."""
 
@@ -257,6 +279,13 @@ class CompileConfig:
     """What torch.compile turns into kernels."""
 
     selected: CompileName = CompileName.NONE
+
+
+@dataclass
+class PrefetchConfig:
+    """How far ahead training batches are prepared."""
+
+    selected: PrefetchName = PrefetchName.NONE
 
 
 @dataclass
@@ -306,9 +335,11 @@ class RootConfig:
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     precision: PrecisionConfig = field(default_factory=PrecisionConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    hsv: HsvConfig = field(default_factory=HsvConfig)
     cache: CacheConfig = field(default_factory=CacheConfig)
     capture: CaptureConfig = field(default_factory=CaptureConfig)
     compile: CompileConfig = field(default_factory=CompileConfig)
+    prefetch: PrefetchConfig = field(default_factory=PrefetchConfig)
     logger: LoggerConfig = field(default_factory=LoggerConfig)
     seed: int = 0
     run_dir: str = MISSING

@@ -23,6 +23,7 @@ from lucid_yolo.config.errors import DataError, RunError
 from lucid_yolo.config.schema import DataConfig
 from lucid_yolo.data.batch import Batch
 from lucid_yolo.data.collate import ValBatch, collate, collate_val
+from lucid_yolo.data.colour import ColourStage
 from lucid_yolo.data.dataset import SampleKey, TrainDataset, ValDataset
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.source import ImageSource, Pictures
@@ -173,6 +174,7 @@ class TrainLoader:
         rows: target rows of a usual batch; chosen from the label statistics unless given.
         multiprocessing_context: "fork", "spawn", "forkserver" or None for the platform's own.
         pictures: where pictures at training resolution come from; default: the files.
+        colour: where colours are changed; default: in the workers.
 
     Attributes:
         rows: target rows of a usual batch.
@@ -194,13 +196,14 @@ class TrainLoader:
         rows: int | None = None,
         multiprocessing_context: str | None = None,
         pictures: Pictures | None = None,
+        colour: ColourStage | None = None,
     ) -> None:
         self.rows = target_rows(index, config) if rows is None else rows
         self.wait_seconds = 0.0
         self._receiver = Receiver("a blank picture without objects stands in for it")
         self._queue = BatchQueue(len(index), batch_size=config.batch_size, seed=seed)
         self._delivered = 0
-        dataset = TrainDataset(index, config, seed=seed, max_epochs=max_epochs, pictures=pictures)
+        dataset = TrainDataset(index, config, seed=seed, max_epochs=max_epochs, pictures=pictures, colour=colour)
         self._loader: DataLoader[Any] = _worker_pool(
             TrainFetcher(dataset, self.rows),
             self._queue,

@@ -20,6 +20,7 @@ from lucid_yolo.engine.console import RunConsole
 from lucid_yolo.engine.datamodule import TrainData
 from lucid_yolo.engine.environment import numeric_settings
 from lucid_yolo.engine.evaluate import evaluate
+from lucid_yolo.engine.images import choose_image_path
 from lucid_yolo.engine.interrupt import FitStopped, StopSignal
 from lucid_yolo.engine.metrics_log import MetricsLog
 from lucid_yolo.engine.module import TrainingModule
@@ -83,6 +84,7 @@ def run_fit(
     cuda = prepared.device.type == "cuda"
     L.seed_everything(config.seed, workers=False, verbose=False)
     source = open_training_pictures(prepared, console)
+    images = choose_image_path(prepared.plan, config.on_unmet)
     train_loader, val_loader = build.build_loaders(
         config,
         splits,
@@ -90,8 +92,9 @@ def run_fit(
         rows=prepared.rows,
         cuda=cuda,
         pictures=source.pictures,
+        colour=images.workers,
     )
-    module = build.build_module(config, prepared.plan, task, splits.train, len(train_loader))
+    module = build.build_module(config, prepared.plan, task, splits.train, len(train_loader), images.device)
     size = count(cast(Deployable, module.model), config.data.image_size)
     console.print(model_line(config.model.variant, size, splits.train.num_classes, config.data.image_size))
     resume = run_dir.last if config.resume is not None else None
@@ -138,7 +141,7 @@ def run_fit(
         best_epoch=saver.best_epoch,
         parameters=size.parameters,
         flops=size.flops,
-        flags={"cache": source.outcome, **recordings.outcomes()},
+        flags={"cache": source.outcome, **images.device.outcomes(), **recordings.outcomes()},
     )
 
 

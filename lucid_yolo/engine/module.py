@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.data.batch import Batch
 from lucid_yolo.engine.step_log import StepLog
-from lucid_yolo.ops.images import scale_images
 from lucid_yolo.optim.build import build_optimizer
 from lucid_yolo.optim.clip import clip_gradients
 from lucid_yolo.optim.ema import Ema
@@ -37,6 +36,7 @@ class TrainingModule(L.LightningModule):
         steps_per_epoch: weight updates an epoch.
         max_epochs: planned epochs.
         channels_last: memory layout of images and weights.
+        prepare_images: turns a batch into what the network reads, (B, 3, S, S).
     """
 
     def __init__(
@@ -49,12 +49,14 @@ class TrainingModule(L.LightningModule):
         steps_per_epoch: int,
         max_epochs: int,
         channels_last: bool,
+        prepare_images: Callable[[Batch], Tensor],
     ) -> None:
         super().__init__()
         self.task = task
         self.config = config
         self.steps_per_epoch = steps_per_epoch
         self.max_epochs = max_epochs
+        self.prepare_images = prepare_images
         self.memory_format = torch.channels_last if channels_last else torch.contiguous_format
         self.model: nn.Module = model.to(memory_format=self.memory_format)  # type: ignore[call-overload]
         self.ema = Ema(self.model, decay=config.trainer.ema.decay, ramp=config.trainer.ema.ramp)
@@ -104,8 +106,7 @@ class TrainingModule(L.LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Compute the loss of one batch."""
-        images = scale_images(batch.images_nchw(), memory_format=self.memory_format)
-        losses = self.objective(images, batch.targets)
+        losses = self.objective(self.prepare_images(batch), batch.targets)
         total = losses.total.detach()
         assert self.step_log is not None
         assert self._finite is not None

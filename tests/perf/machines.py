@@ -9,10 +9,12 @@ from lucid_yolo.config.schema import (
     CacheName,
     CachePlace,
     CompileName,
+    HsvName,
     MuSGDConfig,
     OnUnmet,
     OptimizerConfig,
     PrecisionName,
+    PrefetchName,
     RootConfig,
 )
 from lucid_yolo.perf.machine import CudaDevice, Machine
@@ -73,6 +75,10 @@ def make_config(
     compile_step: bool = False,
     optimizer: OptimizerConfig | None = None,
     clip_norm: float | None = 10.0,
+    hsv: HsvName = HsvName.WORKER,
+    prefetch: PrefetchName = PrefetchName.NONE,
+    num_workers: int | None = None,
+    max_steps: int | None = None,
 ) -> RootConfig:
     """A configuration with what the rules look at."""
     config = RootConfig(on_unmet=on_unmet)
@@ -88,4 +94,8 @@ def make_config(
     for region in capture:
         getattr(config.capture, region).selected = True
     config.compile.selected = CompileName.STEP if compile_step else CompileName.NONE
+    config.hsv.selected = hsv
+    config.prefetch.selected = prefetch
+    config.data.num_workers = num_workers
+    config.trainer.max_steps = max_steps
     return config

@@ -27,6 +27,8 @@ def test_flags_of_the_package():
         "deterministic",
         "accelerator",
         "devices",
+        "hsv",
+        "hsv.fused",
         "precision",
     ]
 

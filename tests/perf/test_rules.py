@@ -9,13 +9,14 @@ from dataclasses import replace
 import pytest
 
 from lucid_yolo.config.regions import REGIONS
-from lucid_yolo.config.schema import CacheName, CachePlace, MuSGDConfig, PrecisionName, SGDConfig
+from lucid_yolo.config.schema import CacheName, CachePlace, HsvName, MuSGDConfig, PrecisionName, SGDConfig
 from lucid_yolo.perf.flag import find_flags
 from lucid_yolo.perf.live import LiveFacts, ModuleFacts
 from lucid_yolo.perf.rules import DataFacts, Facts, Kind, Rule, Stage
 from tests.perf.machines import CACHE_BYTES, CPU, CUDA, GIB, H200, MPS, OLD_CUDA, make_config
 
 DATA = DataFacts(num_train=205, num_val=87, num_larger=0, largest=(640, 480), cache_bytes=CACHE_BYTES)
+DEVICE_HSV = make_config(hsv=HsvName.DEVICE)
 RULES = {rule.id: (flag, rule) for flag in find_flags() for rule in flag.rules}
 
 # For every rule: facts that break it, facts that just do not, and what the sentence must tell.
@@ -92,6 +93,31 @@ CASES = {
         (make_config(compile_step=True), replace(CUDA, host_compiler=None)),
         (make_config(compile_step=True), CUDA),
         "there is no C compiler",
+    ),
+    "hsv.needs-cuda": (
+        (make_config(hsv=HsvName.DEVICE_NATIVE), MPS),
+        (make_config(hsv=HsvName.WORKER), MPS),
+        "hsv=device_native needs a CUDA device, this run computes on mps",
+    ),
+    "hsv.fused.needs-linux": (
+        (DEVICE_HSV, replace(CUDA, os="Windows")),
+        (make_config(hsv=HsvName.DEVICE_NATIVE), replace(CUDA, os="Windows")),
+        "needs Triton on Linux, this is Windows; hsv=device_native does without it",
+    ),
+    "hsv.fused.needs-capability": (
+        (DEVICE_HSV, OLD_CUDA),
+        (DEVICE_HSV, replace(CUDA, cuda_devices=(replace(H200, capability=(8, 0)),))),
+        "capability 8.0 or newer, Tesla T4 is older",
+    ),
+    "hsv.fused.needs-triton": (
+        (DEVICE_HSV, replace(CUDA, triton=False)),
+        (DEVICE_HSV, replace(CPU, triton=False)),  # hsv itself fell back, once is enough
+        "needs Triton, which cannot be imported here",
+    ),
+    "hsv.fused.needs-compiler": (
+        (DEVICE_HSV, replace(CUDA, host_compiler=None)),
+        (DEVICE_HSV, CUDA),
+        "none of $CC, cc, gcc and clang was found",
     ),
     "accelerator.present": (
         (make_config(accelerator="cuda"), MPS),
