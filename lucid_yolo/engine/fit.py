@@ -32,7 +32,7 @@ from lucid_yolo.engine.recording import Recordings
 from lucid_yolo.engine.run_dir import RunDir
 from lucid_yolo.engine.timing import FitTiming
 from lucid_yolo.nn.complexity import Deployable, count
-from lucid_yolo.perf.plan import Scalar
+from lucid_yolo.perf.plan import RunPlan, Scalar
 from lucid_yolo.tasks.base import Task
 
 
@@ -47,6 +47,7 @@ class FitOutcome:
         best_epoch: epoch of the best checkpoint, from 1; None when none was validated.
         parameters: parameters of both branches.
         flops: operations of the deployed branch.
+        plan: what was active after a look at what was built.
         flags: what happened, by flag of the plan.
     """
 
@@ -56,6 +57,7 @@ class FitOutcome:
     best_epoch: int | None
     parameters: int
     flops: int
+    plan: RunPlan
     flags: Mapping[str, Mapping[str, Scalar]]
 
 
@@ -111,7 +113,7 @@ def run_fit(
     progress = Progress(console, live=True, silent=not config.logger.progress)
     with StopSignal() as stop, numeric_settings(deterministic=str(prepared.plan["deterministic"].active), cuda=cuda):
         saver, callbacks = _callbacks(prepared, run_dir, train_loader, val_loader, metrics, progress, timing, stop)
-        recordings = Recordings(prepared.plan, config.capture)
+        recordings = Recordings(prepared.plan, config)
         trainer = build.build_trainer(
             config,
             prepared.plan,
@@ -141,6 +143,7 @@ def run_fit(
         best_epoch=saver.best_epoch,
         parameters=size.parameters,
         flops=size.flops,
+        plan=recordings.plan,
         flags={"cache": source.outcome, **images.device.outcomes(), **recordings.outcomes()},
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 import lightning as L
 
 from lucid_yolo.config.regions import REGIONS
-from lucid_yolo.config.schema import CaptureConfig
+from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.engine.module import TrainingModule
 from lucid_yolo.optim.clip import clip_gradients
 from lucid_yolo.optim.flat import FlatOptimizer
@@ -16,6 +16,7 @@ from lucid_yolo.perf.capture.recorder import Recorder
 from lucid_yolo.perf.capture.tape import CudaTape, Tape
 from lucid_yolo.perf.objective import Objective
 from lucid_yolo.perf.plan import RunPlan, Scalar
+from lucid_yolo.perf.setup import Built, judge_setup
 
 
 class Recordings(L.Callback):
@@ -23,12 +24,16 @@ class Recordings(L.Callback):
 
     Args:
         plan: what is active.
-        config: settings of the parts.
+        config: the run.
         tape: records; default: CUDA graphs.
+
+    Attributes:
+        plan: what is active after a look at what was built.
     """
 
-    def __init__(self, plan: RunPlan, config: CaptureConfig, tape: Tape | None = None) -> None:
-        self._warmup = {name: getattr(config, name).warmup for name in REGIONS if plan[f"capture.{name}"].active}
+    def __init__(self, plan: RunPlan, config: RootConfig, tape: Tape | None = None) -> None:
+        self.plan = plan
+        self._config = config
         self._tape = tape
         self._recorder: Recorder | None = None
         self._outcomes: Mapping[str, Mapping[str, Scalar]] = {}
@@ -40,19 +45,10 @@ class Recordings(L.Callback):
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Install the recorded parts; each is recorded when it is first called."""
         assert isinstance(pl_module, TrainingModule)
-        if not self._warmup:
-            return
-        optimizer = pl_module.optimizer
-        assert isinstance(optimizer, FlatOptimizer)
-        self._recorder = recorder = Recorder(
-            self._tape or CudaTape(pl_module.device),
-            device=pl_module.device,
-            parameters=[p for group in optimizer.param_groups for p in group["params"]],
-            warmup=self._warmup,
-        )
-        pl_module.objective = Objective(recorder.network(pl_module.model), recorder.loss(pl_module.loss))
-        pl_module.clip = recorder.clip(clip_gradients)
-        recorder.attach(optimizer)
+        self.plan = judge_setup(self.plan, _built(self._config, trainer, pl_module))
+        active = [name for name in REGIONS if self.plan[f"capture.{name}"].active]
+        if active:
+            self._record(pl_module, {name: getattr(self._config.capture, name).warmup for name in active})
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
         """Drop the recordings."""
@@ -62,6 +58,19 @@ class Recordings(L.Callback):
         """Drop the recordings."""
         self._end(pl_module)
 
+    def _record(self, module: TrainingModule, warmup: Mapping[str, int]) -> None:
+        optimizer = module.optimizer
+        assert isinstance(optimizer, FlatOptimizer)
+        self._recorder = recorder = Recorder(
+            self._tape or CudaTape(module.device),
+            device=module.device,
+            parameters=[p for group in optimizer.param_groups for p in group["params"]],
+            warmup=warmup,
+        )
+        module.objective = Objective(recorder.network(module.model), recorder.loss(module.loss))
+        module.clip = recorder.clip(clip_gradients)
+        recorder.attach(optimizer)
+
     def _end(self, module: Any) -> None:
         if self._recorder is None:
             return
@@ -70,3 +79,16 @@ class Recordings(L.Callback):
         self._recorder = None
         module.objective = Objective(module.model, module.loss)
         module.clip = clip_gradients
+
+
+def _built(config: RootConfig, trainer: L.Trainer, module: TrainingModule) -> Built:
+    return Built(
+        config=config,
+        network=module.model,
+        loss=module.loss,
+        optimizer=module.optimizer,
+        module=module,
+        module_class=TrainingModule,
+        precision=trainer.precision_plugin,
+        device=module.device,
+    )

@@ -174,10 +174,10 @@ CHANGES: dict[str, tuple[Callable[[Built], object], set[str], str]] = {
         {"capture.orthogonalization.own-step", "capture.updates.own-step"},
         "on the optimizer: step",
     ),
-    "prepare on an instance": (
-        lambda b: setattr(b.optimizer, "prepare", print),
+    "update on an instance": (
+        lambda b: setattr(b.optimizer, "update", print),
         {"capture.orthogonalization.own-step", "capture.updates.own-step"},
-        "on the optimizer: prepare",
+        "on the optimizer: update",
     ),
     "hook before the step": (
         lambda b: b.optimizer.register_step_pre_hook(print),
