@@ -28,8 +28,8 @@ from lucid_yolo.engine.pictures import NUM_BATCHES, BatchPictures, PictureWriter
 from lucid_yolo.engine.plan import model_line
 from lucid_yolo.engine.prepare import Prepared
 from lucid_yolo.engine.progress import Progress
-from lucid_yolo.engine.recording import Recordings
 from lucid_yolo.engine.run_dir import RunDir
+from lucid_yolo.engine.step_parts import StepParts
 from lucid_yolo.engine.timing import FitTiming
 from lucid_yolo.nn.complexity import Deployable, count
 from lucid_yolo.perf.plan import RunPlan, Scalar
@@ -113,12 +113,12 @@ def run_fit(
     progress = Progress(console, live=True, silent=not config.logger.progress)
     with StopSignal() as stop, numeric_settings(deterministic=str(prepared.plan["deterministic"].active), cuda=cuda):
         saver, callbacks = _callbacks(prepared, run_dir, train_loader, val_loader, metrics, progress, timing, stop)
-        recordings = Recordings(prepared.plan, config)
+        parts = StepParts(prepared.plan, config)
         trainer = build.build_trainer(
             config,
             prepared.plan,
             device=prepared.device,
-            callbacks=[*extra_callbacks, recordings, *callbacks],
+            callbacks=[*extra_callbacks, parts, *callbacks],
             root=run_dir.root,
         )
         begun = time.perf_counter()
@@ -143,8 +143,8 @@ def run_fit(
         best_epoch=saver.best_epoch,
         parameters=size.parameters,
         flops=size.flops,
-        plan=recordings.plan,
-        flags={"cache": source.outcome, **images.device.outcomes(), **recordings.outcomes()},
+        plan=parts.plan,
+        flags={"cache": source.outcome, **images.device.outcomes(), **parts.outcomes()},
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from types import FunctionType
 from typing import Any, Generic, TypeVar
 
@@ -96,6 +97,10 @@ class CompiledObjective(Generic[Predicted, Losses]):
             "setup_seconds": round(self._seconds, 3),
         }
         return {**found, "inactive": self._inactive} if self._inactive else found
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledObjective[Predicted, Losses]:
+        """The same of copied modules, not compiled yet."""
+        return CompiledObjective(deepcopy(self._model, memo), deepcopy(self._loss, memo), backend=self._backend)
 
     def _count_graph(self, graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
         self._graphs += 1

@@ -38,7 +38,7 @@ class LiveFacts:
         unscales: the optimizer undoes the loss scaling inside its step.
         optimizer_class: class of the optimizer.
         optimizer_is_stock: it is MuSGD, not derived from it.
-        own_steps: parts of an update that were replaced on the optimizer itself.
+        own_steps: methods that were replaced on the optimizer itself.
         optimizer_hooks: hooks around a step, of the optimizer or of every one of the process.
         optimizer_misfits: parameters of the optimizer that are no dense float32 tensors of the device.
         groups_without_muon: parameter groups with a Muon weight of 0.

@@ -26,20 +26,6 @@ from lucid_yolo.tasks import get_task
 
 CLIPPING = ("configure_gradient_clipping", "clip_gradients")
 PLUGIN_CLIPPING = ("clip_gradients", "clip_grad_by_norm", "clip_grad_by_value")
-UPDATE = (
-    "step",
-    "flat_groups",
-    "collect",
-    "update",
-    "advance_momentum",
-    "orthogonalize",
-    "move",
-    "apply",
-    "decay",
-    "replace",
-    "arrange",
-    "lay_out",
-)
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 TENSOR_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 EVERY = "every module"
@@ -123,7 +109,7 @@ def describe(built: Built) -> LiveFacts:
         unscales=bool(getattr(built.optimizer, "_step_supports_amp_scaling", False)),
         optimizer_class=type(built.optimizer).__name__,
         optimizer_is_stock=type(built.optimizer) is MuSGD,
-        own_steps=tuple(name for name in UPDATE if name in vars(built.optimizer)),
+        own_steps=tuple(n for n in vars(built.optimizer) if callable(getattr(type(built.optimizer), n, None))),
         optimizer_hooks=tuple(_optimizer_hooks(built.optimizer)),
         optimizer_misfits=tuple(_misfits(_named(built.optimizer), built.device)),
         groups_without_muon=tuple(

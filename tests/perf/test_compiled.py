@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable
 
@@ -144,6 +145,19 @@ def test_fits_of_one_process_do_not_share_the_limit() -> None:
             compiled(images, targets)
     assert [compiled.outcome()["graphs"] for compiled in fits] == [1, 1, 1]
     assert not any("inactive" in compiled.outcome() for compiled in fits)
+
+
+def test_a_copy_computes_with_the_copied_network_and_is_compiled_anew() -> None:
+    network = Mean()
+    compiled = CompiledObjective(network, loss_of, backend="eager")
+    images, targets = make_batch(32, batch=2, objects=3, rows=4)
+    compiled(images, targets)
+    copied_network, copied = copy.deepcopy((network, compiled))
+    with torch.no_grad():
+        copied_network.weight.fill_(0)
+    assert copied.outcome()["graphs"] == 0
+    assert copied(images, targets).item() == pytest.approx(float(targets.boxes.sum()))
+    assert compiled(images, targets).item() == pytest.approx(expected(images, targets))
 
 
 def test_a_step_that_reads_the_device_is_an_error_that_names_the_flag() -> None:

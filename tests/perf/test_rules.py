@@ -13,7 +13,7 @@ from lucid_yolo.config.schema import CacheName, CachePlace, HsvName, MuSGDConfig
 from lucid_yolo.perf.flag import find_flags
 from lucid_yolo.perf.live import LiveFacts, ModuleFacts
 from lucid_yolo.perf.rules import DataFacts, Facts, Kind, Rule, Stage
-from tests.perf.machines import CACHE_BYTES, CPU, CUDA, GIB, H200, MPS, OLD_CUDA, make_config
+from tests.perf.machines import CACHE_BYTES, CPU, CUDA, GIB, H200, MPS, OLD_CUDA, T4, make_config
 
 DATA = DataFacts(num_train=205, num_val=87, num_larger=0, largest=(640, 480), cache_bytes=CACHE_BYTES)
 DEVICE_HSV = make_config(hsv=HsvName.DEVICE)
@@ -83,6 +83,11 @@ CASES = {
         (make_config(compile_step=True), CPU),
         (make_config(compile_step=True), CUDA),
         "compile=step makes CUDA kernels, this run computes on cpu",
+    ),
+    "compile.needs-capability": (
+        (make_config(compile_step=True), replace(CUDA, cuda_devices=(replace(T4, name="P100", capability=(6, 0)),))),
+        (make_config(compile_step=True), replace(CUDA, cuda_devices=(replace(T4, name="V100", capability=(7, 0)),))),
+        "needs a CUDA device of capability 7.0 or newer; P100 is older",
     ),
     "compile.needs-triton": (
         (make_config(compile_step=True), replace(CUDA, triton=False)),
@@ -168,7 +173,7 @@ LIVE_CASES = {
         for region in ("orthogonalization", "updates")
         for name, case in {
             "stock-optimizer": (LiveFacts(optimizer_is_stock=False, optimizer_class="Mine"), "is of class Mine"),
-            "own-step": (LiveFacts(own_steps=("prepare",)), "replaced on the optimizer: prepare"),
+            "own-step": (LiveFacts(own_steps=("update",)), "replaced on the optimizer: update"),
             "optimizer-hooks": (LiveFacts(optimizer_hooks=("hooks of this optimizer",)), "hooks of this optimizer"),
             "optimizer-parameters": (LiveFacts(optimizer_misfits=("parameter 0 (float16)",)), "parameter 0 (float16)"),
             "groups-without-muon": (LiveFacts(groups_without_muon=("group 1",)), "it is 0 in group 1"),

@@ -174,10 +174,10 @@ CHANGES: dict[str, tuple[Callable[[Built], object], set[str], str]] = {
         {"capture.orthogonalization.own-step", "capture.updates.own-step"},
         "on the optimizer: step",
     ),
-    "update on an instance": (
-        lambda b: setattr(b.optimizer, "update", print),
+    "a part of the update on an instance": (
+        lambda b: setattr(b.optimizer, "advance_momentum", print),
         {"capture.orthogonalization.own-step", "capture.updates.own-step"},
-        "on the optimizer: update",
+        "on the optimizer: advance_momentum",
     ),
     "hook before the step": (
         lambda b: b.optimizer.register_step_pre_hook(print),

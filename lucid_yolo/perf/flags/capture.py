@@ -21,7 +21,7 @@ SUMMARIES = {
     "loss": "Replays assignment and losses, forward and backward.",
     "gradient_norm": "Replays the norm of all gradients and the clipping by it.",
     "orthogonalization": "Replays the orthogonalization of MuSGD's matrices.",
-    "updates": "Replays MuSGD's momentum, mixing and decay and the additions to the weights.",
+    "updates": "Replays the rest of MuSGD's update: momentum, mixing, decay and the move of the weights.",
 }
 
 

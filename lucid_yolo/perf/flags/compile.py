@@ -6,6 +6,8 @@ from lucid_yolo.config.schema import CompileName
 from lucid_yolo.perf.flag import Choice, Flag
 from lucid_yolo.perf.rules import Facts, Kind, Rule, Stage
 
+TRITON_CAPABILITY = (7, 0)
+
 
 def is_compiled(facts: Facts) -> bool:
     """Whether the configuration asks for compilation."""
@@ -28,6 +30,18 @@ FLAGS = (
                 applies=lambda facts: is_compiled(facts) and facts.machine.accelerator != "cuda",
                 sentence="compile=step makes CUDA kernels, this run computes on {machine.accelerator} "
                 "({machine.accelerator_reason})",
+            ),
+            Rule(
+                id="compile.needs-capability",
+                stage=Stage.MACHINE,
+                kind=Kind.FALLBACK,
+                applies=lambda facts: (
+                    is_compiled(facts)
+                    and facts.machine.accelerator == "cuda"
+                    and facts.machine.cuda_devices[0].capability < TRITON_CAPABILITY
+                ),
+                sentence="compile=step writes its kernels in Triton, which needs a CUDA device of capability 7.0 or "
+                "newer; {machine.device_name} is older",
             ),
             Rule(
                 id="compile.needs-triton",
