@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import lightning as L
 
@@ -36,7 +37,7 @@ class StepParts(L.Callback):
         self._config = config
         self._tape = tape
         self._recorder: Recorder | None = None
-        self._compiled: CompiledObjective | None = None
+        self._compiled: CompiledObjective[Any, Any] | None = None
 
     def outcomes(self) -> Mapping[str, Mapping[str, Scalar]]:
         """What happened, by row of the plan."""
