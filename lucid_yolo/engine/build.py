@@ -18,16 +18,14 @@ from torch import Tensor
 
 from lucid_yolo.config.errors import ConfigError
 from lucid_yolo.config.paths import resolve_user_path
-from lucid_yolo.config.schema import DataConfig, RootConfig
+from lucid_yolo.config.schema import DataConfig, PrefetchName, RootConfig
 from lucid_yolo.data.batch import Batch
 from lucid_yolo.data.colour import ColourStage
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.loader import TrainLoader, ValLoader
 from lucid_yolo.data.source import Pictures
-from lucid_yolo.data.workers import WorkerChoice, batch_bytes, choose_num_workers
 from lucid_yolo.engine.checkpoint import CheckpointFiles, ModelInfo
 from lucid_yolo.engine.module import TrainingModule
-from lucid_yolo.perf.machine import Machine
 from lucid_yolo.perf.plan import RunPlan
 from lucid_yolo.tasks.base import Task
 
@@ -110,6 +108,7 @@ def build_loaders(
     cuda: bool,
     pictures: Pictures | None,
     colour: ColourStage,
+    prefetch: PrefetchName,
 ) -> tuple[TrainLoader, ValLoader]:
     """Build both loaders; training takes its pictures from a cache where there is one."""
     train = TrainLoader(
@@ -122,28 +121,10 @@ def build_loaders(
         rows=rows,
         pictures=pictures,
         colour=colour,
+        prefetch=prefetch,
     )
     val = ValLoader(splits.val, config.data, num_workers=num_workers, pin_memory=cuda)
     return train, val
-
-
-def choose_workers(config: RootConfig, index: SplitIndex, machine: Machine, *, rows: int) -> WorkerChoice:
-    """Choose how many processes prepare training batches.
-
-    Args:
-        config: the run.
-        index: training split.
-        machine: its cores and shared memory.
-        rows: target rows of a batch.
-    """
-    data = config.data
-    return choose_num_workers(
-        data.num_workers,
-        cores=machine.cores,
-        free_shm=machine.shm_free,
-        batch_bytes=batch_bytes(batch_size=data.batch_size, image_size=data.image_size, rows=rows),
-        batches=-(-len(index) // data.batch_size),
-    )
 
 
 def build_trainer(

@@ -11,6 +11,7 @@ import lightning as L
 import torch
 
 from lucid_yolo.config.errors import RunError
+from lucid_yolo.config.schema import PrefetchName
 from lucid_yolo.data.loader import TrainLoader, ValLoader
 from lucid_yolo.engine import build, report
 from lucid_yolo.engine.cache import open_training_pictures
@@ -26,6 +27,7 @@ from lucid_yolo.engine.metrics_log import MetricsLog
 from lucid_yolo.engine.module import TrainingModule
 from lucid_yolo.engine.pictures import NUM_BATCHES, BatchPictures, PictureWriter
 from lucid_yolo.engine.plan import model_line
+from lucid_yolo.engine.prefetch import prefetch_outcome
 from lucid_yolo.engine.prepare import Prepared
 from lucid_yolo.engine.progress import Progress
 from lucid_yolo.engine.run_dir import RunDir
@@ -95,6 +97,7 @@ def run_fit(
         cuda=cuda,
         pictures=source.pictures,
         colour=images.workers,
+        prefetch=PrefetchName(str(prepared.plan["prefetch"].active)),
     )
     module = build.build_module(config, prepared.plan, task, splits.train, len(train_loader), images.device)
     size = count(cast(Deployable, module.model), config.data.image_size)
@@ -144,7 +147,12 @@ def run_fit(
         parameters=size.parameters,
         flops=size.flops,
         plan=parts.plan,
-        flags={"cache": source.outcome, **images.device.outcomes(), **parts.outcomes()},
+        flags={
+            "cache": source.outcome,
+            "prefetch": prefetch_outcome(prepared.plan, train_loader),
+            **images.device.outcomes(),
+            **parts.outcomes(),
+        },
     )
 
 

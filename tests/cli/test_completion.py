@@ -35,6 +35,8 @@ CASES = {
     "lucid-yolo plan model=s optimizer=a": ["optimizer=adamw"],
     "lucid-yolo train optimizer=adamw optimizer.be": ["optimizer.beta1=", "optimizer.beta2="],
     "lucid-yolo train data.augment.hs": ["data.augment.hsv_h=", "data.augment.hsv_s=", "data.augment.hsv_v="],
+    "lucid-yolo train hsv=": ["hsv=device", "hsv=device_native", "hsv=worker"],
+    "lucid-yolo plan hsv=device prefetch=e": ["prefetch=epoch"],
     "lucid-yolo train data.recipe.ep": ["data.recipe.epochs="],
     "lucid-yolo train capture=network+loss+g": [
         "capture=network+loss+gradient_norm",

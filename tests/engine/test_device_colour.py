@@ -5,9 +5,7 @@ On a processor the plan keeps the colours with the workers; here it is told othe
 
 from __future__ import annotations
 
-import importlib
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,34 +14,15 @@ import torch
 from PIL import Image
 
 import lucid_yolo as ly
-from lucid_yolo.engine.prepare import prepare
+from lucid_yolo.engine.train import train
 from tests.engine.test_train import assert_equal, curve, read_state
 from tests.engine.tiny import tiny_overrides
 
-train_module = importlib.import_module("lucid_yolo.engine.train")
 RECIPE = ("trainer.max_epochs=2", "data.augment.mixup=0.5", "logger.pictures=true")
 
 
 def tiny_run(run_dir: Path, *changes: str):
-    return train_module.train(ly.compose(tiny_overrides(f"run_dir='{run_dir}'", *RECIPE, *changes)))
-
-
-@pytest.fixture
-def activate(monkeypatch):
-    """Make rows of the plan active whatever the machine is."""
-
-    def change(**active: object) -> None:
-        def prepare_otherwise(root):
-            prepared = prepare(root)
-            rows = tuple(
-                replace(row, active=active.get(row.key.replace(".", "_"), row.active), rule_id=None, reason="")
-                for row in prepared.plan.rows
-            )
-            return replace(prepared, plan=replace(prepared.plan, rows=rows))
-
-        monkeypatch.setattr(train_module, "prepare", prepare_otherwise)
-
-    return change
+    return train(ly.compose(tiny_overrides(f"run_dir='{run_dir}'", *RECIPE, *changes)))
 
 
 @pytest.fixture(scope="module")

