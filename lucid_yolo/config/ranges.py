@@ -108,10 +108,12 @@ RANGES: dict[str, Range] = {
     "trainer.ema.decay": BELOW_ONE,
     "trainer.ema.ramp": POSITIVE,
     "seed": SEED,
-    # the verbs validate and predict
+    # the verbs validate, predict and compare
     "batch_size": COUNT,
     "num_workers": COUNT_OR_NONE,
     "confidence": SHARE,
+    "blocks": COUNT,
+    "timeout": POSITIVE,
 }
 
 ACCELERATORS = ("auto", "cpu", "cuda", "mps")
