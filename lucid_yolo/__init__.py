@@ -26,13 +26,14 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from lucid_yolo.bench.comparison import Comparison
+    from lucid_yolo.bench.step_profile import StepProfile
     from lucid_yolo.config.schema import RootConfig
     from lucid_yolo.engine.plan import PlanReport
     from lucid_yolo.engine.predict import Predictions
     from lucid_yolo.engine.report import TrainResult
     from lucid_yolo.engine.validate import ValidationReport
 
-__all__ = ["__version__", "compare", "compose", "plan", "predict", "train", "validate"]
+__all__ = ["__version__", "compare", "compose", "plan", "predict", "profile", "train", "validate"]
 
 try:
     __version__ = metadata.version("lucid-yolo-lab")
@@ -168,3 +169,26 @@ def compare(
     from lucid_yolo.bench import compare as bench
 
     return bench.compare(config, overrides, arms=arms if isinstance(arms, Mapping) else None)
+
+
+def profile(config: DictConfig | RootConfig, **settings: Any) -> StepProfile:
+    """Show where the time of a training step goes, on a few dozen steps of a training.
+
+    Args:
+        config: what ``compose`` returned.
+        **settings: fields of ``ProfileConfig``, such as ``steps=40`` or ``out="profile.json"``.
+
+    Returns:
+        milliseconds by part, waiting, launches and synchronisations; shows its table in a notebook.
+
+    Raises:
+        ConfigError: the configuration or a setting is refused.
+        DataError: the data cannot be used.
+        RunError: the fit failed.
+    """
+    from lucid_yolo.config import verbs
+
+    made = verbs.make_settings(verbs.ProfileConfig, settings)
+    from lucid_yolo.engine import profile as engine
+
+    return engine.profile(config, made)

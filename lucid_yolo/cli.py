@@ -24,6 +24,7 @@ from lucid_yolo.config.sweep import run_sweep
 from lucid_yolo.config.verbs import (
     CompareConfig,
     PredictConfig,
+    ProfileConfig,
     ValidateConfig,
     Verb,
     parse_settings,
@@ -41,6 +42,7 @@ VERBS: dict[str, Verb] = {
     "plan": Verb("show what a training would do and what would be active, without running it", overrides=True),
     "check": Verb("read every label and image of a data set and report on it", overrides=True),
     "compare": Verb("time arms against a baseline in pairs, each run in a process of its own", CompareConfig, True),
+    "profile": Verb("show where the time of a training step goes", ProfileConfig, True),
 }
 INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 
@@ -94,7 +96,7 @@ def _run(arguments: list[str], default_verb: str | None) -> int:
         raise ConfigError([f"Name a verb first: {', '.join(VERBS)}.{did_you_mean(arguments[0], VERBS)}"])
     if VERBS[verb].settings is None:
         return _run_configuration(verb, options)
-    return {"validate": _validate, "predict": _predict, "compare": _compare}[verb](options)
+    return {"validate": _validate, "predict": _predict, "compare": _compare, "profile": _profile}[verb](options)
 
 
 def _run_configuration(verb: str, options: argparse.Namespace) -> int:
@@ -160,6 +162,16 @@ def _compare(options: argparse.Namespace) -> int:
     return 0 if report.ok else FAILED
 
 
+def _profile(options: argparse.Namespace) -> int:
+    _refuse_flags("profile", options)
+    mine, overrides = split_arguments(ProfileConfig, options.overrides)
+    settings, root = parse_settings(ProfileConfig, mine), composing.to_root(composing.compose(overrides))
+    from lucid_yolo.engine.profile import profile  # noqa: PLC0415 - late: imports torch
+
+    _print(profile(root, settings))
+    return 0
+
+
 def _validate(options: argparse.Namespace) -> int:
     config = parse_settings(ValidateConfig, options.overrides)
     if config.out is None:
@@ -183,7 +195,7 @@ def _predict(options: argparse.Namespace) -> int:
 
 
 def _refuse_flags(verb: str, options: argparse.Namespace) -> None:
-    """A verb that starts runs of its own is no sweep and has no configuration to show."""
+    """A verb that takes settings beside a configuration is no sweep and shows no configuration."""
     given = {"-m": options.multirun, "--cfg": options.cfg, "--info": options.info, "--config-dir": options.config_dir}
     idle = [name for name, value in given.items() if value]
     if idle:

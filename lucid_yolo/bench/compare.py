@@ -11,8 +11,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from lucid_yolo.bench.arms import ArmRun, explain, run_arm, run_child
+from lucid_yolo.bench.book import book_reports
 from lucid_yolo.bench.comparison import Comparison
 from lucid_yolo.bench.finished import compare_runs
+from lucid_yolo.bench.ledger import Parity
 from lucid_yolo.bench.record import write_record
 from lucid_yolo.config import compose as composing
 from lucid_yolo.config.errors import ConfigError, RunError
@@ -51,22 +53,46 @@ def compare(
         ConfigError: the settings contradict each other, or the workload is wrong.
         RunError: the baseline cannot run, or the directory cannot be used.
     """
-    if config.runs is not None:
-        idle = [name for name in ("workload", "arms", "blocks", "timeout") if getattr(config, name) is not None]
-        idle += [line.partition("=")[0] for line in overrides]
-        if idle:
-            raise ConfigError([f"runs={config.runs} reads runs that exist: leave out {', '.join(idle)}."])
-        compares = config.compares or MeasureName.COMPLETE_FIT
-        report = compare_runs(resolve_user_path(config.runs), baseline=config.baseline, compares=compares)
-        if config.out is not None:
-            write_report(report, resolve_user_path(config.out))
-        return report
+    report, out = _existing(config, overrides) if config.runs is not None else _run(config, overrides, arms, say)
+    if out is not None:
+        write_report(report, out)
+    if config.book is not None:
+        parity = Parity(config.parity, config.parity_test)
+        book_reports(resolve_user_path(config.book), [report], parity=parity)
+    return report
+
+
+def _existing(config: CompareConfig, overrides: Sequence[str]) -> tuple[Comparison, Path | None]:
+    assert config.runs is not None
+    idle = [name for name in ("workload", "arms", "blocks", "timeout") if getattr(config, name) is not None]
+    idle += [line.partition("=")[0] for line in overrides]
+    if idle:
+        raise ConfigError([f"runs={config.runs} reads runs that exist: leave out {', '.join(idle)}."])
+    compares = config.compares or MeasureName.COMPLETE_FIT
+    report = compare_runs(resolve_user_path(config.runs), baseline=config.baseline, compares=compares)
+    return report, None if config.out is None else resolve_user_path(config.out)
+
+
+def _run(
+    config: CompareConfig,
+    overrides: Sequence[str],
+    arms: Mapping[str, Sequence[str]] | None,
+    say: Callable[[str], None],
+) -> tuple[Comparison, Path]:
     out = resolve_user_path(config.out or time.strftime("comparisons/%Y-%m-%d_%H-%M-%S"))
-    workload = _workload(config, overrides, arms)
-    return run_comparison(workload, out, timeout=config.timeout, keep_checkpoints=config.keep_checkpoints, say=say)
+    workload = workload_of(config, overrides, arms)
+    report = run_comparison(workload, out, timeout=config.timeout, keep_checkpoints=config.keep_checkpoints, say=say)
+    return report, out
 
 
-def _workload(config: CompareConfig, overrides: Sequence[str], arms: Mapping[str, Sequence[str]] | None) -> Workload:
+def workload_of(
+    config: CompareConfig, overrides: Sequence[str] = (), arms: Mapping[str, Sequence[str]] | None = None
+) -> Workload:
+    """The workload that the settings of the verb name.
+
+    Raises:
+        ConfigError: there is none, or it is wrong.
+    """
     if config.baseline is not None:
         raise ConfigError(["baseline= belongs to runs=FOLDER; of a workload the first arm is the baseline: arms=A,B."])
     if arms is None and config.workload is None:
@@ -109,7 +135,8 @@ def run_comparison(
     """
     refused = _refused_arms(workload)
     with _claim(out, workload):
-        _prepare(workload, out)
+        if not all(_is_done(out, arm, block) for block in range(1, workload.blocks + 1) for arm in workload.arms):
+            _prepare(workload, out)
         runs: list[ArmRun] = []
         report = Comparison.of(workload, runs)
         for block in range(1, workload.blocks + 1):
@@ -144,6 +171,10 @@ def write_report(report: Comparison, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     write_record(out / REPORT, report.as_dict())
     (out / MARKDOWN).write_text(report.to_markdown(), encoding="utf-8")
+
+
+def _is_done(out: Path, arm: str, block: int) -> bool:
+    return (out / f"block_{block}" / f"{arm}.json").exists()
 
 
 def _refused_arms(workload: Workload) -> dict[str, str]:
@@ -181,7 +212,7 @@ def _claim(out: Path, workload: Workload) -> Iterator[None]:
 
     More blocks may be asked for than before; anything else would put different runs into one report.
     """
-    recipe = {key: value for key, value in asdict(workload).items() if key not in ("blocks", "compares", "question")}
+    recipe = {key: value for key, value in asdict(workload).items() if key in ("name", "common", "arms")}
     recipe = json.loads(json.dumps(recipe))
     file = out / RECIPE
     try:
@@ -202,6 +233,8 @@ def _claim(out: Path, workload: Workload) -> Iterator[None]:
                 fcntl.lockf(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise RunError(f"out={out} is in use: another process runs this comparison at the moment.") from None
+        if not any(out.glob("block_*")):  # refused before its first run
+            file.write_text(json.dumps(recipe, indent=2), encoding="utf-8")
         if list(recipe["arms"]) != list(_read(file)["arms"]) or recipe != _read(file):
             raise RunError(
                 f"out={out} holds a comparison of other arms or overrides ({os.fspath(file)}). "

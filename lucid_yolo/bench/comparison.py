@@ -15,7 +15,7 @@ from rich.text import Text
 
 from lucid_yolo.bench.arms import ArmRun
 from lucid_yolo.bench.paired import PairedRatio, Verdict, break_even_epochs
-from lucid_yolo.config.workloads import MeasureName, Workload
+from lucid_yolo.config.workloads import Mark, MeasureName, Workload
 
 NEVER = "never"
 
@@ -179,7 +179,7 @@ class Comparison:
     def as_dict(self) -> dict[str, Any]:
         """The report as plain containers; ``from_dict`` needs ``workload``, ``runs`` and ``date`` of it only."""
         return {
-            "workload": {**asdict(self.workload), "compares": str(self.workload.compares)},
+            "workload": asdict(self.workload),
             "date": self.date,
             "environment": dict(self.environment),
             "problems": list(self.problems),
@@ -198,6 +198,7 @@ class Comparison:
             blocks=stored["blocks"],
             common=tuple(stored["common"]),
             arms={arm: tuple(lines) for arm, lines in stored["arms"].items()},
+            mark=None if stored["mark"] is None else Mark(stored["mark"]),
         )
         return cls(workload, tuple(ArmRun.from_dict(run) for run in values["runs"]), values["date"])
 
@@ -217,8 +218,8 @@ class Comparison:
         """What stands below the tables: how to read them, where it ran, what failed, what forbids a comparison."""
         found = [
             f"ratio: {self.measure.label} of the arm / of {self.workload.baseline}, by pair; below 1 is faster. "
-            "interval: where the median ratio lies, with its coverage, by the sign test (order statistics of the ratios, "
-            "no assumption about their distribution); a verdict needs it to leave out 1."
+            "interval: where the median ratio lies, with its coverage, by the sign test, which assumes nothing about "
+            "their distribution; a verdict needs it to leave out 1."
         ]
         if (place := self._place()) is not None:
             found.append(place)

@@ -108,12 +108,14 @@ RANGES: dict[str, Range] = {
     "trainer.ema.decay": BELOW_ONE,
     "trainer.ema.ramp": POSITIVE,
     "seed": SEED,
-    # the verbs validate, predict and compare
+    # the verbs validate, predict, compare and profile
     "batch_size": COUNT,
     "num_workers": COUNT_OR_NONE,
     "confidence": SHARE,
     "blocks": COUNT,
     "timeout": POSITIVE,
+    "steps": COUNT,
+    "warmup": COUNT,
 }
 
 ACCELERATORS = ("auto", "cpu", "cuda", "mps")

@@ -14,7 +14,7 @@ from lucid_yolo.config.errors import ConfigError
 from lucid_yolo.config.names import did_you_mean
 from lucid_yolo.config.ranges import TEXTS
 from lucid_yolo.config.schema import Choice
-from lucid_yolo.config.workloads import MeasureName, workload_names
+from lucid_yolo.config.workloads import MeasureName, ParityState, workload_names
 
 Settings = TypeVar("Settings")
 
@@ -99,8 +99,20 @@ class CompareConfig:
     out: str | None = None  # its directory; the same command goes on with it; null: comparisons/TIME
     timeout: float | None = None  # seconds a run may take
     keep_checkpoints: bool = False  # a measurement does not need the weights
+    book: str | None = None  # file of a ledger to book the report into
+    parity: ParityState = ParityState.UNKNOWN  # with book: of the arms
+    parity_test: str = ""  # with book: which tests said so, and at which commit
     runs: str | None = None  # instead of a workload: a folder of runs that exist, paired by their seed
     baseline: str | None = None  # with runs: the arm that the others are compared with, such as capture=none
+
+
+@dataclass
+class ProfileConfig:
+    """See where a step's time goes."""
+
+    steps: int = 40  # steps that are timed, twice
+    warmup: int = 20  # steps before
+    out: str | None = None  # file for the numbers, JSON
 
 
 def split_arguments(kind: type, lines: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -28,6 +28,21 @@ class MeasureName(Choice):
     IMAGE = "image"
 
 
+class Mark(Choice):
+    """What a documented workload asks of a flag: a gain, or only that it is not slower."""
+
+    GAIN = "gain"
+    NOT_SLOWER = "not_slower"
+
+
+class ParityState(Choice):
+    """Whether a flag computes what the run without it computes, as far as it was booked."""
+
+    GREEN = "green"
+    RED = "red"
+    UNKNOWN = "unknown"
+
+
 @dataclass(frozen=True)
 class Workload:
     """One comparison.
@@ -39,6 +54,7 @@ class Workload:
         blocks: how often every arm runs.
         common: overrides of every arm.
         arms: overrides of each arm by name; the first arm is the baseline.
+        mark: what it asks of a flag, where its arms have rows in the ledger; None: they have none.
     """
 
     name: str
@@ -47,6 +63,7 @@ class Workload:
     blocks: int
     common: tuple[str, ...]
     arms: Mapping[str, tuple[str, ...]]
+    mark: Mark | None = None
 
     @property
     def baseline(self) -> str:
@@ -61,6 +78,8 @@ class Workload:
         self, *, arms: Sequence[str] | None = None, blocks: int | None = None, more: Sequence[str] = ()
     ) -> Workload:
         """The same with fewer arms, other blocks, and further overrides for all arms.
+
+        With another baseline or further overrides it is another workload: its name says so, and it marks no flag.
 
         Args:
             arms: names to keep, in this order, so that the first is the baseline; None: all of them.
@@ -84,7 +103,15 @@ class Workload:
         problems += _reserved(more)
         if problems:
             raise ConfigError(problems)
-        return replace(self, arms=kept, blocks=blocks, common=tuple(record.replace(self.common, more)))
+        changes = [f"against {arm}" for arm in [next(iter(kept))] if arm != self.baseline] + list(more)
+        return replace(
+            self,
+            name=" ".join((self.name, *changes)),
+            mark=None if changes else self.mark,
+            arms=kept,
+            blocks=blocks,
+            common=tuple(record.replace(self.common, more)),
+        )
 
 
 def workload_names() -> tuple[str, ...]:
@@ -155,7 +182,7 @@ def make_workload(
     return _workload("own", content, where="The comparison")
 
 
-_KEYS = ("question", "compares", "blocks", "common", "arms")
+_KEYS = ("question", "compares", "blocks", "mark", "common", "arms")
 
 
 def _workload(name: str, content: Mapping[str, Any], *, where: str) -> Workload:
@@ -168,6 +195,9 @@ def _workload(name: str, content: Mapping[str, Any], *, where: str) -> Workload:
     question, common, arms = content.get("question", ""), content.get("common", []), content.get("arms")
     if compares not in list(MeasureName):
         problems.append(f"{where}: compares must be one of {', '.join(MeasureName)}, found {compares!r}.")
+    mark = content.get("mark")
+    if mark is not None and mark not in list(Mark):
+        problems.append(f"{where}: mark must be one of {', '.join(Mark)}, or be left out, found {mark!r}.")
     if isinstance(blocks, bool) or not isinstance(blocks, int) or blocks < 1:
         problems.append(f"{where}: blocks must be a whole number of at least 1, found {blocks!r}.")
     if not isinstance(question, str):
@@ -196,6 +226,7 @@ def _workload(name: str, content: Mapping[str, Any], *, where: str) -> Workload:
         blocks=blocks,
         common=tuple(common),
         arms={arm: tuple(lines) for arm, lines in arms.items()},
+        mark=None if mark is None else Mark(mark),
     )
 
 

@@ -7,6 +7,7 @@ one read of its loss scaler).
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import lightning as L
@@ -22,6 +23,10 @@ from lucid_yolo.optim.clip import clip_gradients
 from lucid_yolo.optim.ema import Ema
 from lucid_yolo.optim.schedule import lr_factor
 from lucid_yolo.tasks.base import Task
+
+
+def _unheard(part: str) -> None:
+    """Nobody listens to the ends of parts."""
 
 
 class TrainingModule(L.LightningModule):
@@ -62,6 +67,7 @@ class TrainingModule(L.LightningModule):
         self._finite: Tensor | None = None  # the losses since the last update
         self._gradients_finite: Tensor | None = None  # the gradients since the last reading
         self._alpha_epoch = -1
+        self.mark: Callable[[str], None] = _unheard  # told the name of each part of a step when it ends
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Build the optimizer; the schedule is a pure function of the step, see ``on_train_batch_start``."""
@@ -98,13 +104,17 @@ class TrainingModule(L.LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Compute the loss of one batch."""
+        self.mark("loop")
         images = scale_images(batch.images_nchw(), memory_format=self.memory_format)
-        losses: Any = self.loss(self.model(images), batch.targets)
+        predictions = self.model(images)
+        self.mark("forward")
+        losses: Any = self.loss(predictions, batch.targets)
         total = losses.total.detach()
         assert self.step_log is not None
         assert self._finite is not None
         self.step_log.append(total, losses.parts)
         self._finite.logical_and_(torch.isfinite(total))
+        self.mark("loss")
         loss: Tensor = losses.total
         return loss
 
@@ -125,6 +135,7 @@ class TrainingModule(L.LightningModule):
             self._gradients_finite.logical_and_(finite)
             allowed = allowed & finite
         optimizer.update_allowed = allowed  # type: ignore[attr-defined]
+        self.mark("clip")
 
     def gradients_finite(self) -> bool:
         """Read and forget whether every gradient since the last reading was finite (16-mixed: not looked at)."""
@@ -136,7 +147,9 @@ class TrainingModule(L.LightningModule):
     def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
         """Update the weights, then their average."""
         super().optimizer_step(*args, **kwargs)
+        self.mark("optimizer")
         optimizer = self.optimizer
         self.ema.update(self.model, allowed=optimizer.update_allowed)  # type: ignore[attr-defined]
         assert self._finite is not None
         self._finite.fill_(True)
+        self.mark("ema")
