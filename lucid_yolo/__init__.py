@@ -7,6 +7,7 @@ In a notebook::
     ly.plan(cfg)
     result = ly.train(cfg)
     ly.predict(result.checkpoint, "photo.jpg").show()
+    ly.compare({"eager": [], "cached": ["cache=decoded"]}, ["data=coco", "data.root=/data/coco"])
 
 Importing this package imports neither torch nor Hydra: each function does when it is called.
 """
@@ -15,7 +16,7 @@ Importing this package imports neither torch nor Hydra: each function does when 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -24,13 +25,15 @@ if TYPE_CHECKING:
     from lightning import Callback
     from omegaconf import DictConfig
 
+    from lucid_yolo.bench.comparison import Comparison
+    from lucid_yolo.bench.step_profile import StepProfile
     from lucid_yolo.config.schema import RootConfig
     from lucid_yolo.engine.plan import PlanReport
     from lucid_yolo.engine.predict import Predictions
     from lucid_yolo.engine.report import TrainResult
     from lucid_yolo.engine.validate import ValidationReport
 
-__all__ = ["__version__", "compose", "plan", "predict", "train", "validate"]
+__all__ = ["__version__", "compare", "compose", "plan", "predict", "profile", "train", "validate"]
 
 try:
     __version__ = metadata.version("lucid-yolo-lab")
@@ -139,3 +142,53 @@ def predict(checkpoint: str | PathLike[str], source: Any, **settings: Any) -> Pr
     from lucid_yolo.engine import predict as engine
 
     return engine.predict(config)
+
+
+def compare(
+    arms: str | Mapping[str, Sequence[str]] | None = None, overrides: Sequence[str] = (), **settings: Any
+) -> Comparison:
+    """Time arms against a baseline in pairs, each run in a process of its own.
+
+    Args:
+        arms: overrides of each arm by name, the first being the baseline; or the name or file of a workload.
+        overrides: of all arms.
+        **settings: fields of ``CompareConfig``, such as ``blocks=5``, ``out=FOLDER``, or ``runs=FOLDER`` for runs that
+            exist already.
+
+    Returns:
+        paired ratios with spread and verdict; shows its table in a notebook.
+
+    Raises:
+        ConfigError: the settings, the workload or the baseline's overrides are wrong.
+        RunError: the baseline cannot run, or the directory cannot be used.
+    """
+    from lucid_yolo.config import verbs
+
+    named = {"workload": arms} if isinstance(arms, str) else {}
+    config = verbs.make_settings(verbs.CompareConfig, {**named, **settings})
+    from lucid_yolo.bench import compare as bench
+
+    return bench.compare(config, overrides, arms=arms if isinstance(arms, Mapping) else None)
+
+
+def profile(config: DictConfig | RootConfig, **settings: Any) -> StepProfile:
+    """Show where the time of a training step goes, on a few dozen steps of a training.
+
+    Args:
+        config: what ``compose`` returned.
+        **settings: fields of ``ProfileConfig``, such as ``steps=40`` or ``out="profile.json"``.
+
+    Returns:
+        milliseconds by part, waiting, launches and synchronisations; shows its table in a notebook.
+
+    Raises:
+        ConfigError: the configuration or a setting is refused.
+        DataError: the data cannot be used.
+        RunError: the fit failed.
+    """
+    from lucid_yolo.config import verbs
+
+    made = verbs.make_settings(verbs.ProfileConfig, settings)
+    from lucid_yolo.engine import profile as engine
+
+    return engine.profile(config, made)

@@ -21,24 +21,28 @@ from lucid_yolo.config.errors import ConfigError, LucidError, RunError
 from lucid_yolo.config.names import did_you_mean
 from lucid_yolo.config.show import groups_help, show_hydra_config, show_hydra_info
 from lucid_yolo.config.sweep import run_sweep
-from lucid_yolo.config.verbs import PredictConfig, ValidateConfig, parse_settings, setting_keys
+from lucid_yolo.config.verbs import (
+    CompareConfig,
+    PredictConfig,
+    ProfileConfig,
+    ValidateConfig,
+    Verb,
+    parse_settings,
+    setting_keys,
+    split_arguments,
+)
 
 STARTED = time.perf_counter()
 REFUSED, FAILED, INTERRUPTED = 2, 1, 130
 
-VERBS: dict[str, type[Any] | None] = {
-    "train": None,
-    "validate": ValidateConfig,
-    "predict": PredictConfig,
-    "plan": None,
-    "check": None,
-}
-PURPOSES = {
-    "train": "train a model into a run directory",
-    "validate": "score a checkpoint on a data set",
-    "predict": "find objects in images",
-    "plan": "show what a training would do and what would be active, without running it",
-    "check": "read every label and image of a data set and report on it",
+VERBS: dict[str, Verb] = {
+    "train": Verb("train a model into a run directory", overrides=True),
+    "validate": Verb("score a checkpoint on a data set", ValidateConfig),
+    "predict": Verb("find objects in images", PredictConfig),
+    "plan": Verb("show what a training would do and what would be active, without running it", overrides=True),
+    "check": Verb("read every label and image of a data set and report on it", overrides=True),
+    "compare": Verb("time arms against a baseline in pairs, each run in a process of its own", CompareConfig, True),
+    "profile": Verb("show where the time of a training step goes", ProfileConfig, True),
 }
 INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 
@@ -90,11 +94,9 @@ def _run(arguments: list[str], default_verb: str | None) -> int:
         return 0
     if verb is None:
         raise ConfigError([f"Name a verb first: {', '.join(VERBS)}.{did_you_mean(arguments[0], VERBS)}"])
-    if VERBS[verb] is None:
+    if VERBS[verb].settings is None:
         return _run_configuration(verb, options)
-    if verb == "validate":
-        return _validate(parse_settings(ValidateConfig, options.overrides))
-    return _predict(parse_settings(PredictConfig, options.overrides))
+    return {"validate": _validate, "predict": _predict, "compare": _compare, "profile": _profile}[verb](options)
 
 
 def _run_configuration(verb: str, options: argparse.Namespace) -> int:
@@ -149,7 +151,29 @@ def _check(config: DictConfig) -> int:
     return 0 if report.ok else FAILED
 
 
-def _validate(config: ValidateConfig) -> int:
+def _compare(options: argparse.Namespace) -> int:
+    _refuse_flags("compare", options)
+    mine, overrides = split_arguments(CompareConfig, options.overrides)
+    config = parse_settings(CompareConfig, mine)
+    from lucid_yolo.bench.compare import compare  # noqa: PLC0415 - late: imports torch
+
+    report = compare(config, overrides)
+    _print(report)
+    return 0 if report.ok else FAILED
+
+
+def _profile(options: argparse.Namespace) -> int:
+    _refuse_flags("profile", options)
+    mine, overrides = split_arguments(ProfileConfig, options.overrides)
+    settings, root = parse_settings(ProfileConfig, mine), composing.to_root(composing.compose(overrides))
+    from lucid_yolo.engine.profile import profile  # noqa: PLC0415 - late: imports torch
+
+    _print(profile(root, settings))
+    return 0
+
+
+def _validate(options: argparse.Namespace) -> int:
+    config = parse_settings(ValidateConfig, options.overrides)
     if config.out is None:
         config.out = time.strftime("validations/%Y-%m-%d_%H-%M-%S")
     from lucid_yolo.engine.validate import validate  # noqa: PLC0415 - late: imports torch
@@ -158,7 +182,8 @@ def _validate(config: ValidateConfig) -> int:
     return 0
 
 
-def _predict(config: PredictConfig) -> int:
+def _predict(options: argparse.Namespace) -> int:
+    config = parse_settings(PredictConfig, options.overrides)
     if config.out is None:
         config.out = time.strftime("predictions/%Y-%m-%d_%H-%M-%S")
     from lucid_yolo.engine.predict import predict  # noqa: PLC0415 - late: imports torch
@@ -167,6 +192,14 @@ def _predict(config: PredictConfig) -> int:
     objects = sum(len(one.detections) for one in found)
     _print(f"{objects} objects in {len(found)} pictures, written to {config.out}")
     return 0
+
+
+def _refuse_flags(verb: str, options: argparse.Namespace) -> None:
+    """A verb that takes settings beside a configuration is no sweep and shows no configuration."""
+    given = {"-m": options.multirun, "--cfg": options.cfg, "--info": options.info, "--config-dir": options.config_dir}
+    idle = [name for name, value in given.items() if value]
+    if idle:
+        raise ConfigError([f"{verb} goes without {', '.join(idle)}."])
 
 
 def _refuse_idle_settings(request: composing.Request) -> None:
@@ -231,14 +264,16 @@ def _help(verb: str | None, options: argparse.Namespace) -> str:
     parser = _parser(verb)
     flags = parser.format_help().partition("options:")[2].rstrip()
     if verb is None:
-        verbs = "\n".join(f"  {name:<10}{purpose}" for name, purpose in PURPOSES.items())
+        verbs = "\n".join(f"  {name:<10}{one.purpose}" for name, one in VERBS.items())
         return f"{usage}\n\nverbs:\n{verbs}\n\nflags:{flags}\n\n'lucid-yolo VERB --help' says more."
-    settings = VERBS[verb]
+    parts = [usage, VERBS[verb].purpose]
+    settings = VERBS[verb].settings
     if settings is not None:
-        keys = "\n".join(f"  {key}" for key in setting_keys(settings))
-        return f"{usage}\n\n{PURPOSES[verb]}\n\nsettings:\n{keys}"
-    groups = groups_help(composing.read_request([], config_dirs=options.config_dir).folders)
-    return (
-        f"{usage}\n\n{PURPOSES[verb]}\n\ngroups, each with its options (group=option):\n{groups}\n\nflags:{flags}\n\n"
-        "'--cfg job' shows every key with its value; any of them can be set as key=value."
-    )
+        parts.append("settings:\n" + "\n".join(f"  {key}" for key in setting_keys(settings)))
+    if VERBS[verb].overrides:
+        groups = groups_help(composing.read_request([], config_dirs=options.config_dir).folders)
+        parts.append(f"groups, each with its options (group=option):\n{groups}")
+    if settings is None:
+        parts.append(f"flags:{flags}")
+        parts.append("'--cfg job' shows every key with its value; any of them can be set as key=value.")
+    return "\n\n".join(parts)

@@ -136,6 +136,7 @@ def measure(workload: Workload, config: RootConfig, *, warmup: int = 8, steps: i
 
     Whole steps run without a synchronisation inside (windows of five, the wall clock around each); parts are timed in a
     second pass, synchronised between parts, so their sum is larger than a step where the device and the host overlap.
+    A third pass times them without a synchronisation: what the host spends on launching them.
 
     Args:
         workload: what to measure.
@@ -170,6 +171,7 @@ def measure(workload: Workload, config: RootConfig, *, warmup: int = 8, steps: i
         "first_step_seconds": first,
         "step_ms": _spread(whole),
         "parts_ms": _time_parts(rig, synchronize, max(5, steps // 2)),
+        "parts_host_ms": _time_parts(rig, _nothing, max(5, steps // 2)),
         "kernels": count_kernels(rig),
         "peak_allocated_mib": torch.cuda.max_memory_allocated() / 2**20 if cuda else None,
         "peak_reserved_mib": torch.cuda.max_memory_reserved() / 2**20 if cuda else None,
@@ -179,7 +181,7 @@ def measure(workload: Workload, config: RootConfig, *, warmup: int = 8, steps: i
 def count_kernels(rig: StepRig) -> int:
     """Count what one step launches: kernels, copies and fills on CUDA; on a CPU the operators that would launch one."""
     if rig.device.type != "cuda":
-        with _LaunchCounter() as counter:
+        with LaunchCounter() as counter:
             rig.step()
         return int(counter.launches)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
@@ -188,7 +190,7 @@ def count_kernels(rig: StepRig) -> int:
     return sum(1 for event in profile.events() if event.device_type.name == "CUDA")
 
 
-class _LaunchCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class LaunchCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts operators that compute; a multi-tensor operator counts once, whatever the number of its tensors."""
 
     NO_LAUNCH = ("empty", "detach", "alias", "lift", "resize", "set_", "_local_scalar", "is_pinned")

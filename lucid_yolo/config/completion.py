@@ -17,7 +17,7 @@ from lucid_yolo.config.errors import ConfigError, LucidError
 from lucid_yolo.config.loader import CONFIG_NAME
 from lucid_yolo.config.problems import WRITTEN_BY_COMPOSE
 from lucid_yolo.config.show import open_hydra
-from lucid_yolo.config.verbs import setting_keys, setting_values
+from lucid_yolo.config.verbs import Verb, setting_keys, setting_values, split_arguments
 
 LINE = "COMP_LINE"
 PROGRAM = "lucid-yolo"
@@ -42,7 +42,7 @@ class Line:
 def run_completion(
     arguments: Sequence[str],
     *,
-    verbs: Mapping[str, type | None],
+    verbs: Mapping[str, Verb],
     flags: Sequence[str],
     default_verb: str | None,
 ) -> None:
@@ -50,7 +50,7 @@ def run_completion(
 
     Args:
         arguments: such as ``["query=bash"]`` or ``["install=zsh"]``.
-        verbs: each verb with the class of its settings; None: it takes the overrides of a run.
+        verbs: each verb with what it takes.
         flags: flags of the command line.
         default_verb: verb of a command line that names none.
 
@@ -63,22 +63,16 @@ def run_completion(
         return
     separator = "\n" if queried[0] == "fish" else " "
     line = read_line(os.environ.get(LINE, ""), verbs)
-    suggestions = _own_suggestions(line, verbs, flags)
-    if line.verb is None and default_verb is None:
-        suggestions = sorted(verb for verb in verbs if verb.startswith(line.word))
-    if suggestions is not None:
-        print(separator.join(suggestions))
-        return
-    folders = tuple(folder for folder in _folders(line.words) if folder.is_dir())
-    os.environ[LINE] = " ".join([PROGRAM, *line.words, line.word])
-    answer = io.StringIO()
-    try:
-        with redirect_stdout(answer):
-            _hydra(arguments, folders)
-    except (LucidError, HydraException, OmegaConfBaseException):
-        return  # a command line with mistakes has no completions; running it explains them
-    words = [word for word in answer.getvalue().split() if not word.startswith(WRITTEN_BY_COMPOSE)]
-    print(separator.join(words))
+    verb = verbs.get(line.verb or default_verb or "")
+    if line.word.startswith("-"):
+        suggestions = [flag for flag in flags if flag.startswith(line.word)]
+    elif verb is None:
+        suggestions = sorted(name for name in verbs if name.startswith(line.word))
+    else:
+        suggestions = _settings(verb, line.word)
+        if verb.overrides:
+            suggestions += _overrides(arguments, line, verb)
+    print(separator.join(suggestions))
 
 
 def read_line(text: str, verbs: Iterable[str]) -> Line:
@@ -99,16 +93,33 @@ def read_line(text: str, verbs: Iterable[str]) -> Line:
     return Line(None, tuple(words), word)
 
 
-def _own_suggestions(line: Line, verbs: Mapping[str, type | None], flags: Sequence[str]) -> list[str] | None:
-    """What Hydra cannot know; None leaves the answer to it."""
-    if line.word.startswith("-"):
-        return [flag for flag in flags if flag.startswith(line.word)]
-    settings = verbs.get(line.verb) if line.verb is not None else None
-    if settings is None:
-        return None
-    key, equals, _ = line.word.partition("=")
-    known = [f"{key}={value}" for value in setting_values(settings, key)] if equals else setting_keys(settings)
-    return [f"{name}" if equals else f"{name}=" for name in known if name.startswith(line.word)]
+def _settings(verb: Verb, word: str) -> list[str]:
+    """The settings of a verb that a word may become."""
+    if verb.settings is None:
+        return []
+    key, equals, _ = word.partition("=")
+    if equals:
+        known = [f"{key}={value}" for value in setting_values(verb.settings, key)]
+    else:
+        known = [f"{name}=" for name in setting_keys(verb.settings)]
+    return [name for name in known if name.startswith(word)]
+
+
+def _overrides(arguments: Sequence[str], line: Line, verb: Verb) -> list[str]:
+    """The overrides of a run that a word may become, by Hydra's completion."""
+    settings = verb.settings
+    if settings is not None and line.word.partition("=")[0] in setting_keys(settings) and "=" in line.word:
+        return []
+    before = line.words if settings is None else split_arguments(settings, line.words)[1]
+    folders = tuple(folder for folder in _folders(line.words) if folder.is_dir())
+    os.environ[LINE] = " ".join([PROGRAM, *before, line.word])
+    answer = io.StringIO()
+    try:
+        with redirect_stdout(answer):
+            _hydra(arguments, folders)
+    except (LucidError, HydraException, OmegaConfBaseException):
+        return []  # a command line with mistakes has no completions; running it explains them
+    return [word for word in answer.getvalue().split() if not word.startswith(WRITTEN_BY_COMPOSE)]
 
 
 def _folders(words: Sequence[str]) -> list[Path]:

@@ -111,10 +111,14 @@ RANGES: dict[str, Range] = {
     "trainer.ema.ramp": POSITIVE,
     **{f"{GROUP}.{region}.warmup": COUNT for region in REGIONS},
     "seed": SEED,
-    # the verbs validate and predict
+    # the verbs validate, predict, compare and profile
     "batch_size": COUNT,
     "num_workers": COUNT_OR_NONE,
     "confidence": SHARE,
+    "blocks": COUNT,
+    "timeout": POSITIVE,
+    "steps": COUNT,
+    "warmup": COUNT,
 }
 
 ACCELERATORS = ("auto", "cpu", "cuda", "mps")

@@ -92,7 +92,7 @@ def _multirun(verb: str, request: Request, overrides: Sequence[str]) -> None:
 def _child(arguments: Sequence[str], *, cwd: str) -> int:
     """Run the command line in a child and wait for it, also through Ctrl-C: the child saves its state first."""
     command = [sys.executable, "-m", "lucid_yolo", *arguments]
-    with subprocess.Popen(command, cwd=cwd, env=_environment()) as child:
+    with subprocess.Popen(command, cwd=cwd, env=child_environment()) as child:
         try:
             return child.wait()
         except KeyboardInterrupt:
@@ -100,7 +100,7 @@ def _child(arguments: Sequence[str], *, cwd: str) -> int:
             raise
 
 
-def _environment() -> dict[str, str]:
+def child_environment() -> dict[str, str]:
     """Let the child import this very package, also from a checkout that is not installed."""
     parent = str(Path(__file__).resolve().parents[2])
     if parent in sysconfig.get_paths().values():

@@ -1,4 +1,4 @@
-"""Settings of the verbs ``validate`` and ``predict``: flat, typed, and as strict as a run's configuration."""
+"""The verbs and their settings: flat, typed, and as strict as a run's configuration."""
 
 from __future__ import annotations
 
@@ -14,10 +14,26 @@ from lucid_yolo.config.errors import ConfigError
 from lucid_yolo.config.names import did_you_mean
 from lucid_yolo.config.ranges import TEXTS
 from lucid_yolo.config.schema import Choice
+from lucid_yolo.config.workloads import MeasureName, ParityState, workload_names
 
 Settings = TypeVar("Settings")
 
 WORDS: dict[str, Any] = {"null": None, "true": True, "false": False}
+
+
+@dataclass(frozen=True)
+class Verb:
+    """What a verb of the command line takes.
+
+    Attributes:
+        purpose: one line for the help.
+        settings: class of its own settings; None: it has none.
+        overrides: whether it takes the overrides of a run.
+    """
+
+    purpose: str
+    settings: type[Any] | None = None
+    overrides: bool = False
 
 
 class SplitName(Choice):
@@ -72,6 +88,48 @@ class PredictConfig:
     accelerator: str = "auto"  # auto, cpu, cuda, mps
 
 
+@dataclass
+class CompareConfig:
+    """Compare arms in pairs: run a workload, or read runs that exist."""
+
+    workload: str | None = None  # name of one that comes with the package, or a file PATH.yaml
+    arms: str | None = None  # only these arms of it, separated by commas; the first is the baseline
+    blocks: int | None = None  # how often every arm runs; null: what the workload says
+    compares: MeasureName | None = None  # what the ratio is made of; null: what the workload says
+    out: str | None = None  # its directory; the same command goes on with it; null: comparisons/TIME
+    timeout: float | None = None  # seconds a run may take
+    keep_checkpoints: bool = False  # a measurement does not need the weights
+    book: str | None = None  # file of a ledger to book the report into
+    parity: ParityState = ParityState.UNKNOWN  # with book: of the arms
+    parity_test: str = ""  # with book: which tests said so, and at which commit
+    runs: str | None = None  # instead of a workload: a folder of runs that exist, paired by their seed
+    baseline: str | None = None  # with runs: the arm that the others are compared with, such as capture=none
+
+
+@dataclass
+class ProfileConfig:
+    """See where a step's time goes."""
+
+    steps: int = 40  # steps that are timed, twice
+    warmup: int = 20  # steps before
+    out: str | None = None  # file for the numbers, JSON
+
+
+def split_arguments(kind: type, lines: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Part the settings of a verb from the overrides of a run.
+
+    Args:
+        kind: class of the settings.
+        lines: arguments.
+
+    Returns:
+        settings, overrides.
+    """
+    names = {key.partition(".")[0] for key in setting_keys(kind)}
+    mine = [line for line in lines if line.partition("=")[0].partition(".")[0] in names]
+    return mine, [line for line in lines if line not in mine]
+
+
 def parse_settings(kind: type[Settings], lines: Sequence[str]) -> Settings:
     """Read ``key=value`` arguments. Texts are taken as they are: a path needs no second quotes.
 
@@ -121,6 +179,8 @@ def setting_values(kind: type, key: str) -> tuple[str, ...]:
     node = keys.find(OmegaConf.structured(kind), key)
     if isinstance(node, BooleanNode):
         return ("true", "false")
+    if key == "workload":
+        return workload_names()
     return TEXTS.get(key, keys.choices(node))
 
 

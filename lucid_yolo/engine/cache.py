@@ -79,7 +79,7 @@ def _outcome(report: CacheReport) -> dict[str, Scalar]:
     return {
         "images": report.images,
         "mib": round(report.nbytes / MIB, 3),
-        "build_seconds": round(report.seconds, 3),
+        "setup_seconds": round(report.seconds, 3),
         "reused": report.reused,
         "unusable": report.unusable,
     }

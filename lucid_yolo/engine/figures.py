@@ -1,6 +1,7 @@
 """Figures of README and documentation: ``python -m lucid_yolo.engine.figures [--check]``.
 
-A page holds a pair of marker lines ``<!-- figures NAME: begin -->`` and ``end`` for each record that it shows.
+A page holds a pair of marker lines ``<!-- figures NAME: begin -->`` and ``end`` for each record that it shows, and
+``<!-- ledger: begin -->`` and ``end`` for the ledger.
 """
 
 from __future__ import annotations
@@ -10,18 +11,30 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from lucid_yolo import __version__
 from lucid_yolo.bench.figures import FigureTable, read_tables
+from lucid_yolo.bench.ledger import HEADER, ledger_rows, read_ledger
+from lucid_yolo.config.workloads import read_workload, workload_names
 from lucid_yolo.perf.docs import fill, table
 
-PAGES = ("README.md", "docs/figures.md")
+PAGES = ("README.md", "docs/figures.md", "docs/measuring.md")
+LEDGER = "docs/ledger.json"
 
 
-def fill_page(page: str, tables: Sequence[FigureTable]) -> str:
+def fill_page(page: str, tables: Sequence[FigureTable], ledger: str) -> str:
     """Write the tables that a page has markers for."""
+    if "<!-- ledger: begin -->" in page:
+        page = fill(page, "ledger", ledger)
     for one in tables:
         if f"<!-- figures {one.name}: begin -->" in page:
             page = fill(page, f"figures {one.name}", f"{table(one.header, one.rows)}\n\n{one.source}")
     return page
+
+
+def ledger_table(path: Path) -> str:
+    """Markdown table of a ledger: every arm of every documented workload, measured or not."""
+    workloads = [workload for name in workload_names() if (workload := read_workload(name)).mark is not None]
+    return table(HEADER, ledger_rows(read_ledger(path), workloads, version=__version__))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -35,11 +48,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a figure is out of date")
     options = parser.parse_args(argv)
     tables = read_tables(options.folder / "docs" / "records")
+    ledger = ledger_table(options.folder / LEDGER)
     late = []
     for name in PAGES:
         path = options.folder / name
         page = path.read_text(encoding="utf-8")
-        filled = fill_page(page, tables)
+        filled = fill_page(page, tables, ledger)
         if filled == page:
             continue
         late.append(name)

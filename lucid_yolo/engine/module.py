@@ -15,13 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from lucid_yolo.config.schema import RootConfig
-from lucid_yolo.data.batch import Batch
+from lucid_yolo.data.batch import Batch, Targets
 from lucid_yolo.engine.step_log import StepLog
 from lucid_yolo.optim.build import build_optimizer
 from lucid_yolo.optim.clip import clip_gradients
 from lucid_yolo.optim.ema import Ema
 from lucid_yolo.optim.schedule import lr_factor
-from lucid_yolo.perf.objective import Objective
+from lucid_yolo.perf.objective import Mark, Objective, unheard
 from lucid_yolo.tasks.base import Task
 
 
@@ -61,7 +61,7 @@ class TrainingModule(L.LightningModule):
         self.model: nn.Module = model.to(memory_format=self.memory_format)  # type: ignore[call-overload]
         self.ema = Ema(self.model, decay=config.trainer.ema.decay, ramp=config.trainer.ema.ramp)
         self.loss = loss
-        self.objective: Callable[[Tensor, Any], Any] = Objective(self.model, loss)
+        self.objective: Callable[[Tensor, Targets, Mark], Any] = Objective(self.model, loss)
         self.clip: Callable[..., Tensor] = clip_gradients
         self.step_log: StepLog | None = None
         self.recent_images: deque[Tensor] = deque(maxlen=config.trainer.log_every)
@@ -69,6 +69,7 @@ class TrainingModule(L.LightningModule):
         self._gradients_finite: Tensor | None = None  # the gradients since the last reading
         self._allowed: Tensor | None = None  # whether the update of this step is made; one place for the whole fit
         self._alpha_epoch = -1
+        self.mark: Mark = unheard  # told the name of each part of a step when it ends
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Build the optimizer; the schedule is a pure function of the step, see ``on_train_batch_start``."""
@@ -106,12 +107,14 @@ class TrainingModule(L.LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Compute the loss of one batch."""
-        losses = self.objective(self.prepare_images(batch), batch.targets)
+        self.mark("loop")
+        losses = self.objective(self.prepare_images(batch), batch.targets, self.mark)
         total = losses.total.detach()
         assert self.step_log is not None
         assert self._finite is not None
         self.step_log.append(total, losses.parts)
         self._finite.logical_and_(torch.isfinite(total))
+        self.mark("loss")
         loss: Tensor = losses.total
         return loss
 
@@ -134,6 +137,7 @@ class TrainingModule(L.LightningModule):
             self._gradients_finite.logical_and_(finite)
             torch.logical_and(self._finite, finite, out=self._allowed)
         optimizer.update_allowed = self._allowed  # type: ignore[attr-defined]
+        self.mark("clip")
 
     def gradients_finite(self) -> bool:
         """Read and forget whether every gradient since the last reading was finite (16-mixed: not looked at)."""
@@ -145,7 +149,9 @@ class TrainingModule(L.LightningModule):
     def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
         """Update the weights, then their average."""
         super().optimizer_step(*args, **kwargs)
+        self.mark("optimizer")
         optimizer = self.optimizer
         self.ema.update(self.model, allowed=optimizer.update_allowed)  # type: ignore[attr-defined]
         assert self._finite is not None
         self._finite.fill_(True)
+        self.mark("ema")

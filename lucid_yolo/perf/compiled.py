@@ -18,6 +18,7 @@ from torch import Tensor
 
 from lucid_yolo.config.errors import RunError
 from lucid_yolo.data.batch import Targets
+from lucid_yolo.perf.objective import Mark, unheard
 from lucid_yolo.perf.plan import Scalar
 
 Predicted = TypeVar("Predicted")
@@ -58,12 +59,13 @@ class CompiledObjective(Generic[Predicted, Losses]):
             with_own_code(objective), backend=self._count_graph, fullgraph=True
         )
 
-    def __call__(self, images: Tensor, targets: Targets) -> Losses:
+    def __call__(self, images: Tensor, targets: Targets, mark: Mark = unheard) -> Losses:
         """Compute the losses of a batch, with gradients.
 
         Args:
             images: (B, 3, S, S), as the network takes them.
             targets: packed objects, T rows.
+            mark: hears when all of it is done: network and loss are one graph.
 
         Returns:
             What the objective returns.
@@ -78,7 +80,9 @@ class CompiledObjective(Generic[Predicted, Losses]):
                 torch._dynamo.mark_dynamic(tensor, 0)
         graphs, begun = self._graphs, time.perf_counter()
         try:
-            return self._compiled(images, targets)
+            losses = self._compiled(images, targets)
+            mark("forward")
+            return losses
         except torch._dynamo.exc.FailOnRecompileLimitHit:
             self._retire()
             return self._loss(self._model(images), targets)

@@ -7,6 +7,15 @@ from typing import Any
 
 from torch import Tensor
 
+from lucid_yolo.data.batch import Targets
+
+Mark = Callable[[str], None]
+"""Told the name of a part of the step when it ends."""
+
+
+def unheard(part: str) -> None:
+    """What a mark is while nobody measures."""
+
 
 class Objective:
     """Network and loss, each perhaps recorded.
@@ -16,10 +25,12 @@ class Objective:
         loss: maps predictions and targets to losses.
     """
 
-    def __init__(self, network: Callable[[Tensor], Any], loss: Callable[[Any, Any], Any]) -> None:
+    def __init__(self, network: Callable[[Tensor], Any], loss: Callable[[Any, Targets], Any]) -> None:
         self._network = network
         self._loss = loss
 
-    def __call__(self, images: Tensor, targets: Any) -> Any:
-        """Compute the losses of a batch."""
-        return self._loss(self._network(images), targets)
+    def __call__(self, images: Tensor, targets: Targets, mark: Mark = unheard) -> Any:
+        """Compute the losses of a batch; ``mark`` hears when the network is done."""
+        predictions = self._network(images)
+        mark("forward")
+        return self._loss(predictions, targets)

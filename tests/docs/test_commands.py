@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from lucid_yolo import cli
-from lucid_yolo.config.verbs import PredictConfig, ValidateConfig, parse_settings
+from lucid_yolo.bench.compare import workload_of
+from lucid_yolo.config.verbs import (
+    CompareConfig,
+    PredictConfig,
+    ProfileConfig,
+    ValidateConfig,
+    parse_settings,
+    split_arguments,
+)
 from tests.checkout import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "multirun_sweeps" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -32,6 +40,16 @@ def accept(command: str) -> int:
     if verb in SETTINGS:
         parse_settings(SETTINGS[verb], arguments[1:])
         return 0
+    if verb == "profile":
+        mine, arguments = split_arguments(ProfileConfig, arguments)
+        parse_settings(ProfileConfig, mine[1:])
+        arguments = ["train", *arguments[1:]]
+    if verb == "compare":
+        mine, overrides = split_arguments(CompareConfig, arguments[1:])
+        config = parse_settings(CompareConfig, mine)
+        if config.runs is None:
+            workload_of(config, overrides)
+        arguments = ["train", *overrides]
     return cli.main([*arguments, "--cfg", "job"], default_verb="train")
 
 
@@ -47,6 +65,9 @@ def user_folder(tmp_path, monkeypatch):
     (own_file,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     (tmp_path / "my_conf" / "data").mkdir(parents=True)
     (tmp_path / "my_conf" / "data" / "parts.yaml").write_text(own_file)
+    measuring = (ROOT / "docs" / "measuring.md").read_text("utf-8")
+    (own_arms,) = re.findall(r"^```yaml title=\"my_arms.yaml\"\n(.*?)^```", measuring, re.MULTILINE | re.DOTALL)
+    (tmp_path / "my_arms.yaml").write_text(own_arms)
     (tmp_path / "multirun_sweeps").symlink_to(ROOT / "multirun_sweeps")
     monkeypatch.chdir(tmp_path)
 

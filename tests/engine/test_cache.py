@@ -49,7 +49,7 @@ def test_a_cached_run_equals_the_uncached_one_and_says_what_it_did(uncached, tmp
     outcome = result.plan["cache"].outcome
     assert (outcome["images"], outcome["reused"], outcome["unusable"]) == (14, False, 0)
     assert outcome["mib"] == pytest.approx(MIB, abs=1e-3)
-    assert outcome["build_seconds"] > 0
+    assert outcome["setup_seconds"] > 0
     summary = json.loads((result.run_dir / "summary.json").read_text())
     assert summary["plan"]["cache"]["outcome"] == outcome
     assert RunPlan.from_json((result.run_dir / "plan.json").read_text())["cache"].outcome == outcome

@@ -11,12 +11,12 @@ from lucid_yolo.data.readers.coco import read_annotations
 from lucid_yolo.data.readers.settings import Split, check_options
 from lucid_yolo.data.shapes.cache import ShapesSpec, annotation_file, ensure_shapes, image_folder
 
-_LEAST = {"num_train": 1, "num_val": 1, "image_size": 64, "seed": 0}
+_LEAST = {"num_train": 1, "num_val": 1, "image_size": 64, "image_height": 0, "max_objects": 1, "seed": 0}
 _PATH_KEYS = ("root", "train", "val", "train_images", "val_images")
 
 
 def read(config: DataConfig, split: Split) -> SplitIndex:
-    """Read one split of the embedded set; ``data.options``: num_train, num_val, image_size, seed.
+    """Read one split of the embedded set; ``data.options``: ``ShapesSpec``.
 
     Raises:
         ConfigError: an unknown option, a value out of range, or a path that the embedded set has no use for.

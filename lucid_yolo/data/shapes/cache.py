@@ -36,14 +36,23 @@ class ShapesSpec:
     Attributes:
         num_train: pictures of the training split.
         num_val: pictures of the validation split.
-        image_size: side of the pictures in pixels.
+        image_size: side of the pictures in pixels, their width where a height is given.
+        image_height: of pictures that are not square; 0: they are.
+        max_objects: a picture has one to so many objects.
         seed: another seed draws other pictures.
     """
 
     num_train: int = 512
     num_val: int = 128
     image_size: int = 160
+    image_height: int = 0
+    max_objects: int = 5
     seed: int = 0
+
+    @property
+    def height(self) -> int:
+        """Height of the pictures in pixels."""
+        return self.image_height or self.image_size
 
     @property
     def folder_name(self) -> str:
@@ -122,14 +131,16 @@ def _write_split(root: Path, split: str, spec: ShapesSpec) -> None:
     number = _SPLITS.index(split)
 
     def work(index: int) -> list[dict[str, Any]]:
-        scene = draw_scene((spec.seed, number, index), size=spec.image_size)
+        scene = draw_scene(
+            (spec.seed, number, index), size=spec.image_size, height=spec.height, max_objects=spec.max_objects
+        )
         _write_image(images / _file_name(index), scene)
         return [_annotation(shape, seen) for shape, seen in zip(scene.shapes, scene.visible, strict=True)]
 
     per_image = [work(index) for index in range(spec.count(split))]  # many small array operations: threads are slower
     path = annotation_file(root, split)
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(_document(per_image, split, spec.image_size)), encoding="utf-8")
+    path.write_text(json.dumps(_document(per_image, split, spec)), encoding="utf-8")
 
 
 def _file_name(index: int) -> str:
@@ -142,9 +153,10 @@ def _write_image(path: Path, scene: Scene) -> None:
     path.write_bytes(data.tobytes())
 
 
-def _document(per_image: Sequence[list[dict[str, Any]]], split: str, size: int) -> dict[str, Any]:
+def _document(per_image: Sequence[list[dict[str, Any]]], split: str, spec: ShapesSpec) -> dict[str, Any]:
     """COCO JSON of a split, with segmentation, key points and, as an extra key, the corners of oriented boxes."""
-    images = [{"id": i + 1, "file_name": _file_name(i), "width": size, "height": size} for i in range(len(per_image))]
+    size = {"width": spec.image_size, "height": spec.height}
+    images = [{"id": i + 1, "file_name": _file_name(i), **size} for i in range(len(per_image))]
     annotations: list[dict[str, Any]] = []
     for i, objects in enumerate(per_image):
         for labels in objects:

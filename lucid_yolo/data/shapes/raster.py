@@ -12,7 +12,7 @@ Canvas = NDArray[np.float32]
 _SUBROWS = 4  # sample rows a pixel; across a row the coverage is exact
 
 
-def coverage(outline: NDArray[np.float64], size: int) -> tuple[NDArray[np.float64], int, int]:
+def coverage(outline: NDArray[np.float64], frame: tuple[int, int]) -> tuple[NDArray[np.float64], int, int]:
     """Share of each pixel that a polygon covers.
 
     Each sample row crosses the outline at some places; a crossing at ``x`` adds its direction to everything right of
@@ -20,13 +20,14 @@ def coverage(outline: NDArray[np.float64], size: int) -> tuple[NDArray[np.float6
 
     Args:
         outline: (P, 2) polygon in pixels.
-        size: side of the square picture.
+        frame: height and width of the picture.
 
     Returns:
         (h, w) coverage in 0 .. 1 of the window that holds the polygon, and the window's left and top pixel.
     """
     left, top = (max(0, math.floor(value)) for value in outline.min(axis=0).tolist())
-    right, bottom = (min(size, math.ceil(value)) for value in outline.max(axis=0).tolist())
+    x, y = outline.max(axis=0).tolist()
+    right, bottom = min(frame[1], math.ceil(x)), min(frame[0], math.ceil(y))
     width, height = right - left, bottom - top
     if width <= 0 or height <= 0:
         return np.zeros((0, 0)), left, top
@@ -34,10 +35,10 @@ def coverage(outline: NDArray[np.float64], size: int) -> tuple[NDArray[np.float6
     following = np.concatenate((start[1:], start[:1]))
     edge, row, direction = _crossings(start[:, 1], height * _SUBROWS)
     slope = (following[:, 0] - start[:, 0])[edge] / (following[:, 1] - start[:, 1])[edge]
-    x = start[edge, 0] + ((row + 0.5) / _SUBROWS - start[edge, 1]) * slope
-    x = np.minimum(np.maximum(x, 0.0), width)
-    column = x.astype(np.int64)
-    part = (x - column) * direction
+    across = start[edge, 0] + ((row + 0.5) / _SUBROWS - start[edge, 1]) * slope
+    across = np.minimum(np.maximum(across, 0.0), width)
+    column = across.astype(np.int64)
+    part = (across - column) * direction
     cells = (row // _SUBROWS) * (width + 2) + column
     deltas = np.bincount(cells, direction - part, height * (width + 2))
     deltas[1:] += np.bincount(cells, part, height * (width + 2))[:-1]
@@ -58,7 +59,7 @@ def _crossings(y: NDArray[np.float64], count: int) -> tuple[NDArray[np.int64], N
 
 
 def paint(canvas: Canvas, outline: NDArray[np.float64], colour: NDArray[np.float64]) -> None:
-    """Fill a polygon on an (S, S, 3) canvas, with soft edges, in place."""
-    share, left, top = coverage(outline, len(canvas))
+    """Fill a polygon on an (H, W, 3) canvas, with soft edges, in place."""
+    share, left, top = coverage(outline, (canvas.shape[0], canvas.shape[1]))
     window = canvas[top : top + share.shape[0], left : left + share.shape[1]]
     window += share[..., None].astype(np.float32) * (colour.astype(np.float32) - window)

@@ -13,7 +13,7 @@ from lucid_yolo.data.shapes.raster import coverage, paint
 
 
 def full(outline: np.ndarray, size: int) -> np.ndarray:
-    share, left, top = coverage(outline, size)
+    share, left, top = coverage(outline, (size, size))
     canvas = np.zeros((size, size))
     canvas[top : top + share.shape[0], left : left + share.shape[1]] = share
     return canvas

@@ -57,7 +57,7 @@ def test_key_parts_change_the_scene(scenes: list[Scene]) -> None:
 def test_boxes_are_tight_around_the_masks(scenes: list[Scene]) -> None:
     for scene in scenes:
         for shape in scene.shapes:
-            rows, columns = np.nonzero(object_mask(shape, 160))
+            rows, columns = np.nonzero(object_mask(shape, (160, 160)))
             envelope = np.array([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1])
             inner = np.array([1, 1, -1, -1]) * (envelope - np.array(shape.box))
             # a pixel needs half its area covered: the sharp tips of stars and triangles reach a little further
@@ -71,7 +71,7 @@ def test_masks_match_polygons_drawn_by_another_library(scenes: list[Scene]) -> N
             big = np.zeros((1600, 1600), np.uint8)
             cv2.fillPoly(big, [np.rint(shape.outline * 10 - 0.5).astype(np.int32)], 1)
             other = big.reshape(160, 10, 160, 10).mean(axis=(1, 3)) >= 0.5
-            mask = object_mask(shape, 160)
+            mask = object_mask(shape, (160, 160))
             assert (mask & other).sum() / (mask | other).sum() > 0.95
 
 
@@ -84,7 +84,7 @@ def test_objects_are_large_whole_and_mostly_visible(scenes: list[Scene]) -> None
             assert min(x1, y1) >= 1
             assert max(x2, y2) <= 159
             assert max(x2 - x1, y2 - y1) >= 16
-            mask = object_mask(shape, 160)
+            mask = object_mask(shape, (160, 160))
             assert (mask & seen).sum() <= 0.25 * mask.sum()
             seen |= mask
     labels = Counter(shape.label for scene in scenes for shape in scene.shapes)

@@ -55,7 +55,7 @@ def test_json_serves_all_tasks_and_loads_with_pycocotools(cache: Path) -> None:
         annotations = truth.loadAnns(truth.getAnnIds(image_id))
         assert len(annotations) == len(shapes)
         for annotation, shape in zip(annotations, shapes, strict=True):
-            drawn, decoded = object_mask(shape, 96), truth.annToMask(annotation).astype(bool)
+            drawn, decoded = object_mask(shape, (96, 96)), truth.annToMask(annotation).astype(bool)
             border = cv2.arcLength(shape.outline.astype(np.float32), closed=True)
             assert (drawn ^ decoded).sum() < 0.4 * border  # the two rasters round the outline differently
             assert annotation["area"] == pytest.approx(drawn.sum(), rel=0.1)

@@ -1,0 +1,204 @@
+"""Book reports of comparisons into the ledger.
+
+    python -m lucid_yolo.bench.book docs/ledger.json REPORT ... [--parity green|red --parity-test TEXT] [--share ...]
+
+Reports of one workload from the same commit and machine are pooled, so that a workload may be run in parts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from lucid_yolo.bench.comparison import ArmReport, Comparison
+from lucid_yolo.bench.ledger import VERSION, Entry, Parity, Share, booked, read_ledger, write_ledger
+from lucid_yolo.bench.paired import PairedRatio
+from lucid_yolo.bench.step_profile import StepProfile
+from lucid_yolo.config.errors import LucidError, RunError
+from lucid_yolo.config.workloads import ParityState
+
+
+def entries_of(report: Comparison, *, parity: Parity, shares: Mapping[str, Share] | None = None) -> list[Entry]:
+    """Entries of every arm that has a pair.
+
+    Args:
+        report: of one comparison.
+        parity: of its arms.
+        shares: by arm, where it records a part that eager has made small.
+
+    Raises:
+        RunError: the report forbids a comparison, or has no pair at all.
+    """
+    if report.problems:
+        raise RunError(f"{report.workload.name} cannot be booked: {' '.join(report.problems)}")
+    base, *arms = report.arms
+    found = [
+        _entry(report, base, arm, arm.ratios[report.workload.compares], parity, (shares or {}).get(arm.name))
+        for arm in arms
+        if report.workload.compares in arm.ratios
+    ]
+    if not found:
+        raise RunError(f"{report.workload.name} cannot be booked: no arm has a pair with the baseline.")
+    return found
+
+
+def _entry(
+    report: Comparison, base: ArmReport, arm: ArmReport, ratio: PairedRatio, parity: Parity, share: Share | None
+) -> Entry:
+    place = report.environment
+    data = next(run.data for run in report.runs if run.arm == arm.name and run.error is None)
+    version = place["versions"].get(VERSION)
+    if parity.state is ParityState.RED and parity.red_since is None:
+        parity = replace(parity, red_since=version)
+    return Entry(
+        workload=report.workload.name,
+        arm=arm.name,
+        option=" ".join(arm.overrides),
+        mark=report.workload.mark,
+        compares=str(report.workload.compares),
+        pairs=ratio.ratios,
+        setup_seconds=arm.medians["setup"],
+        break_even="never" if arm.break_even == math.inf else arm.break_even,
+        baseline=base.medians,
+        medians=arm.medians,
+        batch=data.get("batch_size"),
+        size=data.get("image_size"),
+        precision=str(arm.flags.get("precision")),
+        deterministic=str(arm.flags.get("deterministic")),
+        device=place["device"],
+        driver=place["driver"],
+        versions=place["versions"],
+        commit=place["commit"],
+        cores=place["cores"],
+        date=report.date,
+        parity=parity,
+        share=share,
+    )
+
+
+def pooled(reports: Iterable[Comparison]) -> list[Comparison]:
+    """Put reports together that differ in nothing but their arms and pairs: parts of one workload.
+
+    A pair stays what it was: an arm and the baseline of the same block of the same report.
+    """
+    groups: dict[str, list[Comparison]] = {}
+    for report in reports:
+        same = (report.workload.name, report.workload.common, report.workload.compares, dict(report.environment))
+        groups.setdefault(json.dumps(same, sort_keys=True), []).append(report)
+    return [_pool(group) for group in groups.values()]
+
+
+def _pool(reports: Sequence[Comparison]) -> Comparison:
+    first = reports[0]
+    arms: dict[str, tuple[str, ...]] = {}
+    runs, offset = [], 0
+    for number, report in enumerate(reports):
+        if report in reports[:number]:
+            continue  # the same file twice
+        if report.workload.baseline != first.workload.baseline:
+            raise RunError(
+                f"Reports of {first.workload.name} have the baselines {first.workload.baseline} and "
+                f"{report.workload.baseline}: book them one by one."
+            )
+        for arm, overrides in report.workload.arms.items():
+            if arms.setdefault(arm, overrides) != overrides:
+                raise RunError(f"Reports of {first.workload.name} disagree about arm {arm}: book them one by one.")
+        runs += [replace(run, pair=run.pair + offset) for run in report.runs]
+        offset += 1 + max((run.pair for run in report.runs), default=0)
+    return Comparison(replace(first.workload, arms=arms), tuple(runs), max(report.date for report in reports))
+
+
+def book_reports(
+    ledger: Path, reports: Sequence[Comparison], *, parity: Parity, shares: Mapping[str, Share] | None = None
+) -> list[Entry]:
+    """Book reports into a ledger.
+
+    Args:
+        ledger: its file; made where there is none.
+        reports: of comparisons.
+        parity: of the arms.
+        shares: by arm, where it records a part that eager has made small.
+
+    Returns:
+        what was booked.
+
+    Raises:
+        RunError: a report cannot be booked; then nothing is.
+    """
+    entries = [one for report in pooled(reports) for one in entries_of(report, parity=parity, shares=shares)]
+    write_ledger(ledger, booked(read_ledger(ledger), entries))
+    return entries
+
+
+def read_report(path: Path) -> Comparison:
+    """Read the report of a comparison.
+
+    Args:
+        path: ``report.json``, or the directory of the comparison.
+
+    Raises:
+        RunError: there is none, or it is damaged.
+    """
+    file = path / "report.json" if path.is_dir() else path
+    try:
+        return Comparison.from_dict(json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{file} is no report of a comparison: {type(error).__name__}: {error}") from None
+
+
+def read_profile(path: str | Path) -> StepProfile:
+    """Read what the verb ``profile`` wrote.
+
+    Raises:
+        RunError: there is none, or it is damaged.
+    """
+    try:
+        return StepProfile.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise RunError(f"{path} is no profile of a step: {type(error).__name__}: {error}") from None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Book the reports that the arguments name.
+
+    Returns:
+        exit status: 1 where nothing could be booked.
+    """
+    parser = argparse.ArgumentParser(description="Book reports of comparisons into the ledger.")
+    parser.add_argument("ledger", type=Path, help="file of the ledger, such as docs/ledger.json")
+    parser.add_argument("reports", type=Path, nargs="+", help="report.json of a comparison, or its directory")
+    parser.add_argument("--parity", type=ParityState, default=ParityState.UNKNOWN)
+    parser.add_argument("--parity-test", default="", help="which tests said so, and at which commit")
+    parser.add_argument(
+        "--share",
+        nargs=4,
+        action="append",
+        default=[],
+        metavar=("ARM", "PART", "EAGER", "FLAGGED"),
+        help="an arm that records a lean part of the step, and profiles of the verb profile without and with it",
+    )
+    options = parser.parse_args(argv)
+    parity = Parity(options.parity, options.parity_test)
+    try:
+        reports = [read_report(path) for path in options.reports]
+        shares = {
+            arm: Share.of(part, read_profile(eager), read_profile(flagged))
+            for arm, part, eager, flagged in options.share
+        }
+        entries = book_reports(options.ledger, reports, parity=parity, shares=shares)
+    except LucidError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    for entry in entries:
+        ratio = entry.ratio
+        print(f"{entry.workload} {entry.arm}: {ratio.median:.4f} of {len(ratio.ratios)} pairs, {ratio.verdict}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

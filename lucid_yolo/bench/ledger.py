@@ -1,0 +1,282 @@
+"""The ledger: what each flag gains on its documented workload, and the rule that keeps or retires it.
+
+One file of data. It is filled by ``lucid_yolo.bench.book`` from reports of comparisons, never by hand; the newest entry
+of a workload, arm, device and torch version stands, the older ones are its history.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Self
+
+from lucid_yolo.bench.comparison import break_even_cell
+from lucid_yolo.bench.paired import PairedRatio, Verdict
+from lucid_yolo.bench.record import write_record
+from lucid_yolo.bench.step_profile import StepProfile
+from lucid_yolo.config.workloads import Mark, ParityState, Workload
+
+GAIN_PERCENT = 3.0  # a flag that saves less on its documented workload is a candidate for retirement
+VERSION = "lucid-yolo-lab"
+
+
+@dataclass(frozen=True, slots=True)
+class Parity:
+    """What is known about a flag's parity.
+
+    Attributes:
+        state: of its tests.
+        test: which, and where they ran.
+        red_since: version of the project when it was first booked as red; None while it is not.
+    """
+
+    state: ParityState = ParityState.UNKNOWN
+    test: str = ""
+    red_since: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A part of the step that eager has made small already: recording it cannot gain much of a fit.
+
+    Attributes:
+        part: of the step, or several joined by ``+``.
+        percent: of the eager step's host time.
+        removed_percent: of that time, with the flag.
+    """
+
+    part: str
+    percent: float
+    removed_percent: float
+
+    @classmethod
+    def of(cls, part: str, eager: StepProfile, flagged: StepProfile) -> Self:
+        """Compare a part in two profiles, without the flag and with it."""
+        parts = part.split("+")
+        before, after = (sum(profile.host_ms[name] for name in parts) for profile in (eager, flagged))
+        share = sum(eager.host_share(name) for name in parts)
+        return cls(part, 100.0 * share, 100.0 * (1.0 - after / before))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One row: an arm on a workload, as it was measured.
+
+    Attributes:
+        workload: its name.
+        arm: name of the arm.
+        option: its overrides, as on the command line.
+        mark: what the workload asks of a flag.
+        compares: what the ratio is made of.
+        pairs: ratios to the baseline, below 1 is faster.
+        setup_seconds: median; None where the flag has no set-up.
+        break_even: epochs, or "never"; None where there is no set-up.
+        baseline: medians of the baseline, by measure.
+        medians: medians of the arm.
+        batch: images a step.
+        size: canvas in pixels.
+        precision: arithmetic.
+        deterministic: setting.
+        device: name.
+        driver: version; None where there is none.
+        versions: of what computes.
+        commit: of the project.
+        cores: of the machine.
+        date: of the report.
+        parity: of the flag.
+        share: where the flag records a part that eager has made small.
+    """
+
+    workload: str
+    arm: str
+    option: str
+    mark: Mark | None
+    compares: str
+    pairs: tuple[float, ...]
+    setup_seconds: float | None
+    break_even: float | str | None
+    baseline: Mapping[str, float | None]
+    medians: Mapping[str, float | None]
+    batch: int | None
+    size: int | None
+    precision: str
+    deterministic: str
+    device: str
+    driver: str | None
+    versions: Mapping[str, str]
+    commit: str | None
+    cores: int | None
+    date: str
+    parity: Parity = field(default_factory=Parity)
+    share: Share | None = None
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """What one standing entry there is of."""
+        return self.workload, self.arm, self.device, self.versions["torch"]
+
+    @property
+    def ratio(self) -> PairedRatio:
+        """The pairs as a ratio."""
+        return PairedRatio(self.pairs)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain containers, median and spread among them for a reader."""
+        ratio, interval = self.ratio, self.ratio.interval
+        summary = {
+            "median": ratio.median,
+            "min": ratio.low,
+            "max": ratio.high,
+            "coverage": interval.coverage,
+            "saved_percent": ratio.saved_percent,
+            "verdict": str(ratio.verdict),
+        }
+        return {**asdict(self), "pairs": list(self.pairs), "ratio": summary}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Inverse of ``as_dict``."""
+        stored = {key: value for key, value in values.items() if key not in ("ratio", "history")}
+        stored["pairs"] = tuple(stored["pairs"])
+        stored["mark"] = None if stored["mark"] is None else Mark(stored["mark"])
+        stored["parity"] = Parity(**{**stored["parity"], "state": ParityState(stored["parity"]["state"])})
+        stored["share"] = None if stored["share"] is None else Share(**stored["share"])
+        return cls(**stored)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A standing entry and what it replaced, newest first."""
+
+    entry: Entry
+    history: tuple[Entry, ...] = ()
+
+
+class State(StrEnum):
+    """What the rule says about a flag; a person decides, never a program."""
+
+    KEEP = "keep"
+    CANDIDATE = "candidate for retirement"
+    UNMEASURED = "no measurement"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """State of a flag and why; the reason is empty where the state says it all."""
+
+    state: State
+    reason: str = ""
+
+
+def judge(entry: Entry | None, *, version: str) -> Judgement:
+    """Apply the rule that keeps or retires a flag. Pure; it removes nothing.
+
+    Args:
+        entry: standing entry of the flag on its documented workload; None: there is none.
+        version: of the project now.
+    """
+    if entry is None:
+        return Judgement(State.UNMEASURED)
+    parity = entry.parity
+    if parity.state is ParityState.RED and parity.red_since not in (None, version):
+        return Judgement(State.CANDIDATE, f"parity red since {parity.red_since}")
+    if entry.mark is Mark.NOT_SLOWER:
+        slower = entry.ratio.verdict is Verdict.SLOWER
+        return Judgement(State.KEEP, f"{-entry.ratio.saved_percent:.1f} % slower here" if slower else "")
+    if entry.share is not None:  # there was little to gain
+        return Judgement(State.KEEP, f"{entry.share.part} is lean in eager")
+    if entry.ratio.saved_percent < GAIN_PERCENT:
+        reason = f"saves {entry.ratio.saved_percent:.1f} %, less than {GAIN_PERCENT:g} %"
+        return Judgement(State.CANDIDATE, reason)
+    return Judgement(State.KEEP)
+
+
+def read_ledger(path: Path) -> tuple[Row, ...]:
+    """Read a ledger; one that does not exist yet is empty."""
+    if not path.exists():
+        return ()
+    content = json.loads(path.read_text(encoding="utf-8"))
+    return tuple(Row(Entry.from_dict(row), tuple(map(Entry.from_dict, row["history"]))) for row in content["entries"])
+
+
+def write_ledger(path: Path, rows: Iterable[Row]) -> None:
+    """Write a ledger, ordered by key."""
+    ordered = sorted(rows, key=lambda row: row.entry.key)
+    entries = [{**row.entry.as_dict(), "history": [old.as_dict() for old in row.history]} for row in ordered]
+    write_record(path, {"entries": entries})
+
+
+def booked(rows: Sequence[Row], entries: Iterable[Entry]) -> tuple[Row, ...]:
+    """A ledger with further entries: each takes the place of its key's, which becomes history.
+
+    Parity that is not said is taken over; red keeps the version of its first time.
+    """
+    found = {row.entry.key: row for row in rows}
+    for entry in entries:
+        old = found.get(entry.key)
+        if old is None:
+            found[entry.key] = Row(entry)
+            continue
+        parity = entry.parity
+        if parity.state is ParityState.UNKNOWN:
+            parity = old.entry.parity
+        elif parity.state is ParityState.RED and old.entry.parity.state is ParityState.RED:
+            parity = replace(parity, red_since=old.entry.parity.red_since)
+        found[entry.key] = Row(replace(entry, parity=parity), (old.entry, *old.history))
+    return tuple(found.values())
+
+
+HEADER = (
+    "option", "workload", "device", "saved", "spread of the ratio", "pairs", "set-up, s", "break-even, epochs",
+    "reserved, MiB", "eager share", "parity", "measured with", "state",
+)  # fmt: skip
+
+
+def ledger_rows(rows: Sequence[Row], workloads: Sequence[Workload], *, version: str) -> list[tuple[str, ...]]:
+    """Cells of the table: every arm of every documented workload, measured or not.
+
+    Args:
+        rows: of the ledger.
+        workloads: documented ones.
+        version: of the project.
+    """
+    cells = []
+    for workload in workloads:
+        for arm in list(workload.arms)[1:]:
+            option = " ".join(workload.arms[arm])
+            entries = [row.entry for row in rows if (row.entry.workload, row.entry.arm) == (workload.name, arm)]
+            if not entries:
+                blank = ("",) * (len(HEADER) - 3)
+                cells.append((f"`{option}`", workload.name, *blank, str(judge(None, version=version).state)))
+            cells += [_cells(entry, version) for entry in entries]
+    return cells
+
+
+def _cells(entry: Entry, version: str) -> tuple[str, ...]:
+    ratio, judged, share = entry.ratio, judge(entry, version=version), entry.share
+    epochs = math.inf if entry.break_even == "never" else entry.break_even
+    reserved = (entry.baseline.get("reserved"), entry.medians.get("reserved"))
+    driver = f", driver {entry.driver}" if entry.driver else ""
+    return (
+        f"`{entry.option}`",
+        f"{entry.workload}: {_MEASURED[entry.compares]}",
+        entry.device,
+        f"**{ratio.saved_percent:.1f} %**, {ratio.verdict}",
+        f"{ratio.median:.4f} ({ratio.low:.4f} to {ratio.high:.4f})",
+        str(len(ratio.ratios)),
+        "" if entry.setup_seconds is None else f"{entry.setup_seconds:.1f}",
+        break_even_cell(None if epochs is None else float(epochs)),
+        "" if None in reserved else f"{reserved[0]:.0f} to {reserved[1]:.0f}",
+        "" if share is None else f"{share.part}: {share.percent:.1f} %, of it {share.removed_percent:.0f} % removed",
+        " ".join(filter(None, (str(entry.parity.state), entry.parity.test))),
+        f"torch {entry.versions['torch']}{driver}, commit {entry.commit}, {entry.precision}, batch {entry.batch}, "
+        f"{entry.size} px, deterministic {entry.deterministic}, {entry.date}",
+        f"{judged.state}{f': {judged.reason}' if judged.reason else ''}",
+    )
+
+
+_MEASURED = {"complete_fit": "complete fit", "step": "step", "image": "time an image"}

@@ -1,0 +1,117 @@
+"""Where a step's time goes, as data and as a table; the arithmetic behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+PARTS = ("forward", "loss", "backward", "clip", "optimizer", "ema")
+LOOP = "loop"  # what lies between the parts: hooks, logging, the copy of the next batch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepProfile:
+    """Means of one step, of a training with its loader.
+
+    Attributes:
+        steps: steps of each pass.
+        step_ms: from the start of a step to the start of the next one.
+        wait_ms: part of it spent waiting for data.
+        host_ms: by part, time of the host without a synchronisation: launching, and waiting where the device is behind.
+        synchronised_ms: by part, with a wait for the device after each, so that the device's work is in it.
+        device_busy_ms: time that the device computes or copies; None on a processor.
+        launches: kernels, copies and fills; on a processor the operators that would launch one.
+        synchronisations: by name, waits for the device that the step asks for; None on a processor.
+        flags: what was active.
+        data: batch_size, image_size, train_images.
+        environment: device, driver, versions, commit, cores.
+    """
+
+    steps: int
+    step_ms: float
+    wait_ms: float
+    host_ms: Mapping[str, float]
+    synchronised_ms: Mapping[str, float]
+    device_busy_ms: float | None
+    launches: float
+    synchronisations: Mapping[str, float] | None
+    flags: Mapping[str, Any]
+    data: Mapping[str, int]
+    environment: Mapping[str, Any]
+
+    @property
+    def device_busy_share(self) -> float | None:
+        """Share of the step in which the device is busy."""
+        return None if self.device_busy_ms is None else self.device_busy_ms / self.step_ms
+
+    def host_share(self, part: str) -> float:
+        """Share of a part in the host time of all parts."""
+        return self.host_ms[part] / sum(self.host_ms.values())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain containers, with the shares that follow."""
+        shares = {
+            "wait_share": self.wait_ms / self.step_ms,
+            "device_busy_share": self.device_busy_share,
+            "host_share": {part: self.host_share(part) for part in self.host_ms},
+        }
+        return {**asdict(self), "shares": shares}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Inverse of ``as_dict``."""
+        return cls(**{key: value for key, value in values.items() if key != "shares"})
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Show the parts, and a few lines about the whole."""
+        table = Table(title=f"One step: {self.step_ms:.1f} ms, mean of {self.steps}", title_justify="left")
+        for column in ("part", "host, ms", "share of host", "synchronised, ms"):
+            table.add_column(column, justify="left" if column == "part" else "right")
+        for part in self.host_ms:
+            cells = (f"{self.host_ms[part]:.2f}", f"{100 * self.host_share(part):.1f} %")
+            table.add_row(part, *cells, f"{self.synchronised_ms[part]:.2f}")
+        yield table
+        for sentence in self.sentences():
+            yield Text(sentence)
+
+    def sentences(self) -> list[str]:
+        """What is no part: waiting, launching, the device, where it was measured."""
+        found = [
+            f"waiting for data: {self.wait_ms:.2f} ms, {100 * self.wait_ms / self.step_ms:.1f} % of the step",
+            f"host, all parts: {sum(self.host_ms.values()):.2f} ms",
+        ]
+        if self.device_busy_ms is None or self.synchronisations is None:
+            found.append(f"operators that would launch a kernel: {self.launches:.0f} a step; no device is timed here")
+        else:
+            waits = ", ".join(f"{name} {count:.2f}" for name, count in self.synchronisations.items()) or "none"
+            busy = 100 * self.device_busy_ms / self.step_ms
+            found.append(f"device busy: {self.device_busy_ms:.2f} ms, {busy:.1f} % of the step")
+            found.append(f"launches: {self.launches:.0f} a step; synchronisations a step: {waits}")
+        place = self.environment
+        driver = f", driver {place['driver']}" if place["driver"] else ""
+        found.append(
+            f"{place['device']}{driver}, torch {place['versions']['torch']}, commit {place['commit']}, "
+            f"batch {self.data['batch_size']}, {self.data['image_size']} px"
+        )
+        return found
+
+    def _repr_html_(self) -> str:
+        """Show the same in a notebook."""
+        console = Console(record=True, width=120, quiet=False)
+        with console.capture():
+            console.print(self)
+        return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+
+
+def covered(intervals: Iterable[tuple[float, float]]) -> float:
+    """Length of the union of intervals: kernels that run at the same time count once."""
+    total, reached = 0.0, float("-inf")
+    for begin, end in sorted(intervals):
+        total += max(0.0, end - max(begin, reached))
+        reached = max(reached, end)
+    return total
