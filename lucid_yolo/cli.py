@@ -128,9 +128,12 @@ def _run_configuration(verb: str, options: argparse.Namespace) -> int:
 
 def _train(config: DictConfig) -> int:
     root = composing.to_root(config)  # refuses before torch is imported
-    from lucid_yolo.engine.train import train  # noqa: PLC0415 - late: imports torch
+    from lucid_yolo.engine.warm_up import WarmUp  # noqa: PLC0415 - late: imports torch
 
-    result = train(root, started=STARTED)
+    warm_up = WarmUp(root)  # beside the next import, which takes seconds
+    from lucid_yolo.engine.train import train  # noqa: PLC0415
+
+    result = train(root, started=STARTED, before_first_step=warm_up.wait)
     return {"finished": 0, "interrupted": INTERRUPTED}.get(result.status, FAILED)
 
 

@@ -6,6 +6,7 @@ padding would cost a multiple of the memory and time at large batches.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Self
 
@@ -28,6 +29,17 @@ class Targets:
     classes: Tensor
     boxes: Tensor
     valid: Tensor
+
+    def to(self, device: torch.device | str, *, non_blocking: bool = False) -> Self:
+        """Copy to a device."""
+        return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> Self:
+        """Copy to page-locked memory."""
+        return self._each(Tensor.pin_memory)
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
+        return replace(self, **{field.name: change(getattr(self, field.name)) for field in fields(self)})
 
 
 @dataclass(slots=True)
@@ -52,17 +64,18 @@ class Batch:
 
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> Self:
         """Copy everything but ``indices`` to a device."""
-        targets = Targets(
-            **{f.name: getattr(self.targets, f.name).to(device, non_blocking=non_blocking) for f in fields(Targets)}
-        )
         return replace(
             self,
             images=self.images.to(device, non_blocking=non_blocking),
-            targets=targets,
+            targets=self.targets.to(device, non_blocking=non_blocking),
             gains=self.gains.to(device, non_blocking=non_blocking),
         )
 
     def pin_memory(self) -> Self:
         """Copy everything but ``indices`` to page-locked memory; the loader calls it by name."""
-        targets = Targets(**{f.name: getattr(self.targets, f.name).pin_memory() for f in fields(Targets)})
-        return replace(self, images=self.images.pin_memory(), targets=targets, gains=self.gains.pin_memory())
+        return replace(
+            self,
+            images=self.images.pin_memory(),
+            targets=self.targets.pin_memory(),
+            gains=self.gains.pin_memory(),
+        )

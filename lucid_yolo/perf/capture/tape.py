@@ -74,9 +74,15 @@ class CudaTape:
     def record(self, function: Callable[[], Sequence[Tensor]]) -> Track:
         """Record one graph."""
         graph = torch.cuda.CUDAGraph()
-        # Other threads (the one that pins memory) may go on calling CUDA meanwhile.
-        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
-            outputs = function()
+        try:
+            # Other threads (the one that pins memory) may go on calling CUDA meanwhile.
+            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
+                outputs = function()
+        except BaseException:
+            # The generator would go on waiting for the end of the graph, and refuse to draw.
+            generator = torch.cuda.default_generators[self._device.index or 0]
+            generator.graphsafe_set_state(generator.clone_state())
+            raise
         return Track(outputs, graph.replay)
 
     def reserved(self) -> int:

@@ -1,0 +1,86 @@
+"""The waiting time of a first step on CUDA, spent while Python is still importing what a training needs.
+
+The first step loads kernels and builds a plan for every convolution, forward and backward: seconds on the host, most of
+them outside of Python. A throw-away step of the same shapes does that in a thread. Imports no Lightning.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from threading import Thread
+
+import torch
+
+from lucid_yolo.config.schema import RootConfig
+from lucid_yolo.data.batch import Targets
+from lucid_yolo.data.statistics import MIN_ROWS
+from lucid_yolo.optim.build import build_optimizer
+from lucid_yolo.optim.clip import clip_gradients
+from lucid_yolo.optim.ema import Ema
+from lucid_yolo.perf.machine import describe_machine
+from lucid_yolo.perf.plan import RunPlan, resolve
+from lucid_yolo.tasks import get_task
+
+CLASSES = 80  # the data is not read yet; only the last convolutions depend on it
+AUTOCAST = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
+
+
+class WarmUp:
+    """A throw-away step in a thread; off CUDA it does nothing.
+
+    Args:
+        config: the run.
+    """
+
+    def __init__(self, config: RootConfig) -> None:
+        self._config = config
+        self._thread = Thread(target=self._run, name="warm-up")
+        if config.trainer.accelerator in ("auto", "cuda") and torch.cuda.is_available():
+            self._thread.start()
+
+    def wait(self) -> None:
+        """Wait for the end; the device's memory is free then."""
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        with suppress(Exception):  # whatever is wrong, the run itself will meet it and say so
+            plan = resolve(self._config, describe_machine(self._config), None)
+            if plan["accelerator"].active == "cuda":
+                _step(self._config, plan, torch.device("cuda", 0))
+                torch.cuda.empty_cache()
+
+
+def _step(config: RootConfig, plan: RunPlan, device: torch.device) -> None:
+    deterministic = plan["deterministic"].active != "off"
+    if deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS starts
+    task, batch, size = get_task(config.task.name), config.data.batch_size, config.data.image_size
+    with torch.device("meta"):  # draws no random number: they belong to the run
+        model = task.build_model(config.model, CLASSES)
+    model = model.to_empty(device=device).to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
+    torch._foreach_zero_([*model.parameters(), *model.buffers()])
+    loss = task.build_loss(config.task, CLASSES, size).to(device)
+    optimizer = build_optimizer(model, config.optimizer)
+    ema = Ema(model, decay=config.trainer.ema.decay, ramp=config.trainer.ema.ramp)
+    images = torch.zeros(batch, 3, size, size, device=device).contiguous(memory_format=torch.channels_last)
+    targets = Targets(
+        image_index=torch.zeros(MIN_ROWS, dtype=torch.int64),
+        classes=torch.zeros(MIN_ROWS, dtype=torch.int64),
+        boxes=torch.zeros(MIN_ROWS, 4),
+        valid=torch.zeros(MIN_ROWS, dtype=torch.bool),
+    ).to(device)
+    dtype = AUTOCAST.get(str(plan["precision"].active))
+    # Plans are kept by thread and by this flag; those of the backward pass serve the whole process.
+    torch.backends.cudnn.deterministic = deterministic
+    try:
+        with torch.autocast("cuda", dtype=dtype or torch.bfloat16, enabled=dtype is not None):
+            losses = loss(model(images), targets)
+        losses.total.backward()
+        clip_gradients(list(model.parameters()), config.trainer.clip_norm)
+        optimizer.step()
+        ema.update(model)
+        torch.cuda.synchronize(device)
+    finally:
+        torch.backends.cudnn.deterministic = False
