@@ -7,7 +7,6 @@ them outside of Python. A throw-away step of the same shapes does that in a thre
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from threading import Thread
 
 import torch
@@ -31,7 +30,12 @@ class WarmUp:
 
     Args:
         config: the run.
+
+    Attributes:
+        problem: what went wrong; the run itself will meet it and say so.
     """
+
+    problem: Exception | None = None
 
     def __init__(self, config: RootConfig) -> None:
         self._config = config
@@ -45,11 +49,13 @@ class WarmUp:
             self._thread.join()
 
     def _run(self) -> None:
-        with suppress(Exception):  # whatever is wrong, the run itself will meet it and say so
+        try:
             plan = resolve(self._config, describe_machine(self._config), None)
             if plan["accelerator"].active == "cuda":
                 _step(self._config, plan, torch.device("cuda", 0))
                 torch.cuda.empty_cache()
+        except Exception as problem:  # noqa: BLE001 - nothing here may stop a run
+            self.problem = problem
 
 
 def _step(config: RootConfig, plan: RunPlan, device: torch.device) -> None:
@@ -60,7 +66,8 @@ def _step(config: RootConfig, plan: RunPlan, device: torch.device) -> None:
     with torch.device("meta"):  # draws no random number: they belong to the run
         model = task.build_model(config.model, CLASSES)
     model = model.to_empty(device=device).to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
-    torch._foreach_zero_([*model.parameters(), *model.buffers()])
+    with torch.no_grad():
+        torch._foreach_zero_([*model.parameters(), *model.buffers()])
     loss = task.build_loss(config.task, CLASSES, size).to(device)
     optimizer = build_optimizer(model, config.optimizer)
     ema = Ema(model, decay=config.trainer.ema.decay, ramp=config.trainer.ema.ramp)

@@ -10,6 +10,7 @@ import torch
 
 import lucid_yolo as ly
 from lucid_yolo.config.compose import to_root
+from lucid_yolo.config.errors import ConfigError
 from lucid_yolo.engine.warm_up import WarmUp
 from tests.engine.tiny import tiny_overrides
 
@@ -34,8 +35,10 @@ def test_it_leaves_the_device_empty_and_a_refused_run_alone() -> None:
     state = torch.cuda.get_rng_state()
     warm_up = WarmUp(to_root(ly.compose(overrides)))
     warm_up.wait()
+    assert warm_up.problem is None
     assert torch.cuda.max_memory_allocated() > 2**20
     assert torch.cuda.memory_allocated() < 2**26  # workspaces of libraries
     assert torch.equal(torch.cuda.get_rng_state(), state)
     refused = WarmUp(to_root(ly.compose([*overrides, "trainer.devices=2"])))
     refused.wait()
+    assert isinstance(refused.problem, ConfigError)
