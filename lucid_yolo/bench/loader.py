@@ -1,10 +1,10 @@
 """What one training sample costs, in units of decoding one of its images with OpenCV in the same run.
 
-    python -m lucid_yolo.bench.loader data=coco data.root=FOLDER [cache=decoded] [--out RECORD.json]
+    python -m lucid_yolo.bench.loader data=coco data.root=FOLDER [cache=decoded] [hsv=device] [--out RECORD.json]
 
 One process, one thread. Everything is timed in turns, so that a change of the machine's speed hits all alike, and the
-medians are compared. Prints a table; ``--out`` writes a record. The making of a cache is not timed; whether it fits is
-for the user to know, its size is printed first.
+medians are compared. With hsv=device a sample ends before its colours are changed. Prints a table; ``--out`` writes a
+record. The making of a cache is not timed; whether it fits is for the user to know, its size is printed first.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from rich.table import Table
 from lucid_yolo.bench.record import environment, write_record
 from lucid_yolo.config.compose import compose, to_root
 from lucid_yolo.config.errors import LucidError
-from lucid_yolo.config.schema import CacheConfig, CacheName, DataConfig
+from lucid_yolo.config.schema import CacheConfig, CacheName, DataConfig, HsvName
 from lucid_yolo.data.batch import Batch
 from lucid_yolo.data.cache import cache_bytes, open_cache
 from lucid_yolo.data.collate import collate
+from lucid_yolo.data.colour import ColourHere, ColourLater
 from lucid_yolo.data.dataset import SampleKey, TrainDataset
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.readers import read_split
@@ -49,12 +50,13 @@ class LoaderCost:
         decode_ms: reading and decoding one image with OpenCV, the unit.
         sample_ms: a sample alone, every picture decoded afresh.
         batch_sample_ms: a sample within a batch, where a picture is decoded once, packing included.
-        colour_ms: the colour transform of one canvas, part of the samples.
+        colour_ms: the colour transform of one canvas; part of the samples with hsv=worker.
         image_size: side of the canvas.
         batch_size: samples a batch.
         images: in the split.
         samples: timed.
         cache: where the pictures of the samples came from; none: their files.
+        hsv: who changes the colours; anything but worker leaves that out of the samples.
     """
 
     decode_ms: float
@@ -66,6 +68,7 @@ class LoaderCost:
     images: int
     samples: int
     cache: str = "none"
+    hsv: str = "worker"
 
     @property
     def decodes_a_sample(self) -> float:
@@ -79,7 +82,13 @@ class LoaderCost:
 
 
 def measure(
-    index: SplitIndex, config: DataConfig, cache: CacheConfig | None = None, *, samples: int = _SAMPLES, seed: int = 0
+    index: SplitIndex,
+    config: DataConfig,
+    cache: CacheConfig | None = None,
+    hsv: HsvName = HsvName.WORKER,
+    *,
+    samples: int = _SAMPLES,
+    seed: int = 0,
 ) -> LoaderCost:
     """Time training samples against decoding.
 
@@ -89,6 +98,7 @@ def measure(
         index: training split.
         config: canvas, batch size and augmentation.
         cache: of the pictures that the samples take; none unless given.
+        hsv: whether the samples' colours are changed.
         samples: to time; batches are as many as that makes.
         seed: of the samples.
     """
@@ -98,7 +108,8 @@ def measure(
     cached = cache.selected is not CacheName.NONE
     pictures = open_cache(index, config, cache, threads=_BUILDERS)[0] if cached else None
     epochs = config.augment.close_mosaic + samples
-    dataset = TrainDataset(index, config, seed=seed, max_epochs=epochs, pictures=pictures)
+    stage = ColourHere() if hsv is HsvName.WORKER else ColourLater()
+    dataset = TrainDataset(index, config, seed=seed, max_epochs=epochs, pictures=pictures, colour=stage)
     rows = target_rows(index, config)
     colour = ColourTransform()
     gains = np.array(
@@ -124,12 +135,14 @@ def measure(
         images=len(index),
         samples=samples,
         cache=str(cache.selected),
+        hsv=str(hsv),
     )
 
 
 def render(cost: LoaderCost) -> Table:
     """Show a measurement."""
-    title = f"one training sample at {cost.image_size} px, one core, {cost.images} images, cache={cost.cache}"
+    options = f"cache={cost.cache} hsv={cost.hsv}"
+    title = f"one training sample at {cost.image_size} px, one core, {cost.images} images, {options}"
     table = Table(title=title)
     for name in ("what", "ms", "decodes"):
         table.add_column(name, justify="left" if name == "what" else "right")
@@ -137,7 +150,7 @@ def render(cost: LoaderCost) -> Table:
         "decode one image (unit)": cost.decode_ms,
         "sample alone": cost.sample_ms,
         f"sample in a batch of {cost.batch_size}, packed": cost.batch_sample_ms,
-        "colour transform (part of it)": cost.colour_ms,
+        f"colour transform ({'part of it' if cost.hsv == HsvName.WORKER else 'left to the device'})": cost.colour_ms,
     }
     for name, milliseconds in rows.items():
         table.add_row(name, f"{milliseconds:.2f}", f"{milliseconds / cost.decode_ms:.2f}")
@@ -164,7 +177,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         index = read_split(root.data, "train")
         if nbytes := cache_bytes(index.sizes, root.cache.selected, root.data.image_size):
             print(f"cache={root.cache.selected}: {nbytes / 1024**2:.1f} MiB")
-        cost = measure(index, root.data, root.cache)
+        cost = measure(index, root.data, root.cache, root.hsv.selected)
     except LucidError as error:
         print(error, file=sys.stderr)
         return 2

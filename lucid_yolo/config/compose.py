@@ -19,6 +19,7 @@ from lucid_yolo.config.errors import ConfigError, RunError
 from lucid_yolo.config.guard import check_overrides
 from lucid_yolo.config.loader import GroupTree, plain
 from lucid_yolo.config.paths import resolve_user_path
+from lucid_yolo.config.regions import in_order
 from lucid_yolo.config.schema import OPTIMIZERS, RootConfig
 from lucid_yolo.config.validate import root_problems
 
@@ -143,7 +144,7 @@ def read_request(overrides: Sequence[str], *, config_dirs: Sequence[str | Path] 
     Raises:
         ConfigError: the search path names something else than folders.
     """
-    rest = [_with_plain_path(line) for line in overrides]
+    rest = [in_order(_with_plain_path(line)) for line in overrides]
     folders = [resolve_user_path(folder) for folder in config_dirs]
     for value in _take(rest, SEARCH_PATH):
         entries = value if isinstance(value, list) else [value]

@@ -13,6 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 from lucid_yolo.config import keys, problems
 from lucid_yolo.config.errors import ConfigError
 from lucid_yolo.config.loader import GroupTree, Selection, UserFile, plain
+from lucid_yolo.config.regions import GROUP, option_text
 
 
 def load(path: Path) -> DictConfig:
@@ -52,8 +53,10 @@ def defaults_problems(tree: GroupTree, group: str, option: str) -> Iterator[str]
                 continue
             if not tree.is_group(target[1:]):
                 yield f"{where}: " + problems.unknown_group(f"{written}: {choice}", target[1:], tree.groups())
-            elif isinstance(choice, str) and not tree.has_option(target[1:], choice):
-                yield f"{where}: " + problems.unknown_option(target[1:], choice, tree.options(target[1:]))
+                continue
+            selected: Any = option_text(choice) if target[1:] == GROUP else choice
+            if isinstance(selected, str) and not tree.has_option(target[1:], selected):
+                yield f"{where}: " + problems.unknown_option(target[1:], selected, tree.options(target[1:]))
 
 
 def file_problems(file: UserFile, selection: Selection, groups: tuple[str, ...]) -> Iterator[str]:

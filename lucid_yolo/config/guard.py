@@ -19,6 +19,7 @@ from lucid_yolo.config import problems
 from lucid_yolo.config.errors import ConfigError
 from lucid_yolo.config.files import defaults_problems, file_problems, sweep_lines
 from lucid_yolo.config.loader import GroupTree, Selection
+from lucid_yolo.config.regions import GROUP, listed, option_text
 
 MAX_SELECTIONS = 64  # combinations of swept groups that are checked before a sweep; its jobs check themselves again
 
@@ -144,13 +145,19 @@ def _options(override: Override) -> tuple[str, ...]:
     if override.is_sweep_override():
         if not override.is_choice_sweep():
             return ("",)
-        return tuple(dict.fromkeys(override.sweep_string_iterator()))
+        values, texts = override.sweep_iterator(), override.sweep_string_iterator()
+        return tuple(dict.fromkeys(_option(override, *pair) for pair in zip(values, texts, strict=True)))
     value = override.value()
-    return (str(value),) if isinstance(value, str) else (override.get_value_element_as_str(),)
+    return (_option(override, value, str(value) if isinstance(value, str) else override.get_value_element_as_str()),)
+
+
+def _option(override: Override, value: Any, text: str) -> str:
+    """Name of a selected option; a list names several regions of one step."""
+    return (option_text(value) if override.key_or_group == GROUP else None) or text
 
 
 def _listed(tree: GroupTree, group: str) -> str:
-    return ", ".join(tree.options(group))
+    return listed(tree.options(group))
 
 
 def _selections(groups: Sequence[Override], tree: GroupTree, found: list[str]) -> Iterator[Selection]:

@@ -28,6 +28,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from lucid_yolo.config.errors import ConfigError
 from lucid_yolo.config.paths import conf_dir
+from lucid_yolo.config.regions import GROUP, combined_options
 from lucid_yolo.config.schema import OPTIMIZERS, RootConfig
 
 CONFIG_NAME = "config"
@@ -196,11 +197,13 @@ def search_path(user_dirs: Sequence[Path]) -> ConfigSearchPath:
 
 
 def register_schemas() -> None:
-    """Make the typed classes known to Hydra, under names that belong to no group."""
+    """Make known to Hydra: the typed classes, under names that belong to no group, and the combinations of regions."""
     store = ConfigStore.instance()
     store.store(name=SCHEMA, node=RootConfig)
     for name, schema in OPTIMIZERS.items():
         store.store(name=f"{SCHEMA}_{name}", node=schema)
+    for name, content in combined_options().items():
+        store.store(group=GROUP, name=name, node=content)
 
 
 def plain(error: Exception) -> str:

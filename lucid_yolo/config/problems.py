@@ -11,6 +11,7 @@ from omegaconf import DictConfig
 from lucid_yolo.config import keys
 from lucid_yolo.config.loader import Selection
 from lucid_yolo.config.names import did_you_mean, nearest
+from lucid_yolo.config.regions import did_you_mean_option, listed
 from lucid_yolo.config.schema import OPTIMIZERS
 
 WRITTEN_BY_COMPOSE = "overrides"
@@ -18,7 +19,7 @@ WRITTEN_BY_COMPOSE = "overrides"
 
 def unknown_option(group: str, option: str, options: Sequence[str]) -> str:
     """A group has no such option."""
-    return f"{group} has no option {option!r}.{did_you_mean(option, options)} Options: {', '.join(options)}."
+    return f"{group} has no option {option!r}.{did_you_mean_option(option, options)} Options: {listed(options)}."
 
 
 def unknown_group(line: str, group: str, groups: Sequence[str]) -> str:

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from lucid_yolo.config.regions import GROUP, REGIONS
+
 
 @dataclass(frozen=True)
 class Range:
@@ -107,6 +109,7 @@ RANGES: dict[str, Range] = {
     "trainer.max_steps": COUNT,
     "trainer.ema.decay": BELOW_ONE,
     "trainer.ema.ramp": POSITIVE,
+    **{f"{GROUP}.{region}.warmup": COUNT for region in REGIONS},
     "seed": SEED,
     # the verbs validate, predict, compare and profile
     "batch_size": COUNT,

@@ -66,6 +66,14 @@ class BadImages(Choice):
     SKIP = "skip"
 
 
+class HsvName(Choice):
+    """Who changes the colours of training pictures: a worker, or the device, with or without its fused kernel."""
+
+    WORKER = "worker"
+    DEVICE = "device"
+    DEVICE_NATIVE = "device_native"
+
+
 class CacheName(Choice):
     """Which training pictures are kept: none, as decoded from their files, or scaled to training resolution as well."""
 
@@ -79,6 +87,20 @@ class CachePlace(Choice):
 
     MEMORY = "memory"
     DISK = "disk"
+
+
+class CompileName(Choice):
+    """What torch.compile turns into kernels: nothing, or network, assignment and losses of the training step."""
+
+    NONE = "none"
+    STEP = "step"
+
+
+class PrefetchName(Choice):
+    """How far ahead workers prepare batches: to the end of the epoch, or on into the next one."""
+
+    NONE = "none"
+    EPOCH = "epoch"
 
 
 @dataclass
@@ -219,11 +241,51 @@ class PrecisionConfig:
 
 
 @dataclass
+class HsvConfig:
+    """Where the colours of training pictures are changed; how much is ``data.augment.hsv_*``."""
+
+    selected: HsvName = HsvName.WORKER
+
+
+@dataclass
 class CacheConfig:
     """Training pictures that are kept instead of decoded again; no setting but ``selected`` switches it on."""
 
     selected: CacheName = CacheName.NONE
     place: CachePlace = CachePlace.MEMORY
+
+
+@dataclass
+class RegionConfig:
+    """One region of the training step that is recorded as a CUDA graph; no setting but ``selected`` switches it on."""
+
+    selected: bool = False
+    warmup: int = 3  # native steps before the one that is recorded
+
+
+@dataclass
+class CaptureConfig:
+    """Regions of the training step that are recorded and replayed, in the order in which options name them."""
+
+    network: RegionConfig = field(default_factory=RegionConfig)
+    loss: RegionConfig = field(default_factory=RegionConfig)
+    gradient_norm: RegionConfig = field(default_factory=RegionConfig)
+    orthogonalization: RegionConfig = field(default_factory=RegionConfig)
+    updates: RegionConfig = field(default_factory=RegionConfig)
+
+
+@dataclass
+class CompileConfig:
+    """What torch.compile turns into kernels."""
+
+    selected: CompileName = CompileName.NONE
+
+
+@dataclass
+class PrefetchConfig:
+    """How far ahead training batches are prepared."""
+
+    selected: PrefetchName = PrefetchName.NONE
 
 
 @dataclass
@@ -273,7 +335,11 @@ class RootConfig:
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     precision: PrecisionConfig = field(default_factory=PrecisionConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    hsv: HsvConfig = field(default_factory=HsvConfig)
     cache: CacheConfig = field(default_factory=CacheConfig)
+    capture: CaptureConfig = field(default_factory=CaptureConfig)
+    compile: CompileConfig = field(default_factory=CompileConfig)
+    prefetch: PrefetchConfig = field(default_factory=PrefetchConfig)
     logger: LoggerConfig = field(default_factory=LoggerConfig)
     seed: int = 0
     run_dir: str = MISSING

@@ -12,12 +12,13 @@ from hydra.core.global_hydra import GlobalHydra
 from lucid_yolo.config.compose import Request
 from lucid_yolo.config.guard import check_overrides
 from lucid_yolo.config.loader import CONFIG_NAME, GroupTree, search_path
+from lucid_yolo.config.regions import listed
 
 
 def groups_help(folders: Sequence[Path]) -> str:
     """One line a group with its options, those in the user's folders included."""
     tree = GroupTree(folders)
-    return "\n".join(f"  {group:<12}{', '.join(tree.options(group))}" for group in tree.own_groups())
+    return "\n".join(f"  {group:<12}{listed(tree.options(group))}" for group in tree.own_groups())
 
 
 def show_hydra_config(kind: str, request: Request, *, package: str | None, resolve: bool) -> None:

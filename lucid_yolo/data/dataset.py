@@ -9,6 +9,7 @@ from torch.utils.data import Dataset
 from lucid_yolo.config.schema import DataConfig
 from lucid_yolo.data.augment import draw_plan, is_closed, sample_generator
 from lucid_yolo.data.collate import ValItem
+from lucid_yolo.data.colour import ColourHere, ColourStage
 from lucid_yolo.data.geometry import letterboxed
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.sample import Renderer, Sample, learnable
@@ -28,20 +29,30 @@ class TrainDataset(Dataset[Sample]):
         seed: of all draws.
         max_epochs: planned length of the run; the last epochs close the mosaic.
         pictures: where pictures at training resolution come from; default: the files.
+        colour: where colours are changed; default: here.
 
     Raises:
         ConfigError: the listed transforms cannot be built.
     """
 
     def __init__(
-        self, index: SplitIndex, config: DataConfig, *, seed: int, max_epochs: int, pictures: Pictures | None = None
+        self,
+        index: SplitIndex,
+        config: DataConfig,
+        *,
+        seed: int,
+        max_epochs: int,
+        pictures: Pictures | None = None,
+        colour: ColourStage | None = None,
     ) -> None:
         self._index = index
         self._augment = config.augment
         self._seed = seed
         self._max_epochs = max_epochs
         self._source = pictures or PictureSource(index, config)
-        self._render = Renderer(learnable(index), config.image_size, Transforms(config.augment.transforms))
+        self._render = Renderer(
+            learnable(index), config.image_size, Transforms(config.augment.transforms), colour or ColourHere()
+        )
 
     def __len__(self) -> int:
         return len(self._index)

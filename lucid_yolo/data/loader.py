@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
@@ -20,9 +21,10 @@ from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from lucid_yolo.config.errors import DataError, RunError
-from lucid_yolo.config.schema import DataConfig
+from lucid_yolo.config.schema import DataConfig, PrefetchName
 from lucid_yolo.data.batch import Batch
 from lucid_yolo.data.collate import ValBatch, collate, collate_val
+from lucid_yolo.data.colour import ColourStage
 from lucid_yolo.data.dataset import SampleKey, TrainDataset, ValDataset
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.source import ImageSource, Pictures
@@ -45,7 +47,7 @@ def epoch_order(seed: int, epoch: int, num_images: int) -> NDArray[np.int64]:
 
 
 class BatchQueue(Sampler[list[SampleKey]]):
-    """Requests for the batches of an epoch, from a start on; the last batch is filled by wrapping the epoch's order.
+    """Requests for batches, from a start to the end of its epoch, whose last batch is filled by wrapping the order.
 
     Args:
         num_images: in the split.
@@ -64,10 +66,40 @@ class BatchQueue(Sampler[list[SampleKey]]):
         """Batches of a whole epoch."""
         return math.ceil(self._num_images / self._batch_size)
 
+    @property
+    def last_epoch(self) -> int:
+        """The epoch at whose end the requests end."""
+        return self.epoch
+
     def __iter__(self) -> Iterator[list[SampleKey]]:
-        order = epoch_order(self._seed, self.epoch, self._num_images)
-        batches = np.resize(order, (len(self), self._batch_size))[self.batch :].tolist()
-        return iter([[(self.epoch, image) for image in images] for images in batches])
+        first = islice(self._requests(self.epoch), self.batch, None)
+        others = (self._requests(epoch) for epoch in range(self.epoch + 1, self.last_epoch + 1))
+        return chain(first, chain.from_iterable(others))
+
+    def _requests(self, epoch: int) -> Iterator[list[SampleKey]]:
+        order = epoch_order(self._seed, epoch, self._num_images)
+        batches = np.resize(order, (len(self), self._batch_size)).tolist()
+        return iter([[(epoch, image) for image in images] for images in batches])
+
+
+class FitQueue(BatchQueue):
+    """The same to the end of the fit: workers never run out of requests between two epochs.
+
+    Args:
+        num_images: in the split.
+        batch_size: images a batch.
+        seed: of the order.
+        max_epochs: planned length of the fit.
+    """
+
+    def __init__(self, num_images: int, *, batch_size: int, seed: int, max_epochs: int) -> None:
+        super().__init__(num_images, batch_size=batch_size, seed=seed)
+        self._max_epochs = max_epochs
+
+    @property
+    def last_epoch(self) -> int:
+        """The last one of the fit; one beyond it stands alone."""
+        return max(self.epoch, self._max_epochs - 1)
 
 
 @dataclass(slots=True)
@@ -173,10 +205,13 @@ class TrainLoader:
         rows: target rows of a usual batch; chosen from the label statistics unless given.
         multiprocessing_context: "fork", "spawn", "forkserver" or None for the platform's own.
         pictures: where pictures at training resolution come from; default: the files.
+        colour: where colours are changed; default: in the workers.
+        prefetch: whether workers go on to the next epoch by themselves.
 
     Attributes:
         rows: target rows of a usual batch.
         wait_seconds: time spent waiting for batches since the loader was made.
+        first_waits: part of it that each epoch's first batch took, for every epoch that was begun.
 
     Raises:
         ConfigError: the listed transforms cannot be built.
@@ -194,13 +229,18 @@ class TrainLoader:
         rows: int | None = None,
         multiprocessing_context: str | None = None,
         pictures: Pictures | None = None,
+        colour: ColourStage | None = None,
+        prefetch: PrefetchName = PrefetchName.NONE,
     ) -> None:
         self.rows = target_rows(index, config) if rows is None else rows
         self.wait_seconds = 0.0
         self._receiver = Receiver("a blank picture without objects stands in for it")
-        self._queue = BatchQueue(len(index), batch_size=config.batch_size, seed=seed)
+        self.first_waits: list[float] = []
+        self._queue = _make_queue(prefetch, len(index), config.batch_size, seed=seed, max_epochs=max_epochs)
+        self._last_epoch = -1  # of the stream
+        self._stream: Iterator[Fetched[Batch]] | None = None  # batches that follow the position
         self._delivered = 0
-        dataset = TrainDataset(index, config, seed=seed, max_epochs=max_epochs, pictures=pictures)
+        dataset = TrainDataset(index, config, seed=seed, max_epochs=max_epochs, pictures=pictures, colour=colour)
         self._loader: DataLoader[Any] = _worker_pool(
             TrainFetcher(dataset, self.rows),
             self._queue,
@@ -222,27 +262,41 @@ class TrainLoader:
         """
         if epoch < 0 or not 0 <= batch < len(self):
             raise ValueError(f"epoch {epoch}, batch {batch} is not a position: an epoch has {len(self)} batches")
-        self._queue.epoch, self._queue.batch = epoch, batch
-        self._delivered = 0
+        self._move_to(epoch, batch)
+        self._stream = None
 
     def __iter__(self) -> Iterator[Batch]:
         if self._delivered:  # the last epoch was left early
             self.start_at(self._queue.epoch + 1, 0)
-        return _Epoch(self, iter(self._loader), left=len(self) - self._queue.batch)
+        if self._stream is None:
+            self._last_epoch = self._queue.last_epoch
+            self._stream = iter(self._loader)
+        return _Epoch(self, self._stream, left=len(self) - self._queue.batch)
 
     def close(self) -> None:
         """End the worker processes; a later ``iter()`` starts new ones."""
+        self._stream = None
         _end_workers(self._loader)
+
+    def _move_to(self, epoch: int, batch: int) -> None:
+        self._queue.epoch, self._queue.batch = epoch, batch
+        self._delivered = 0
 
     def _next(self, stream: Iterator[Fetched[Batch]], *, last: bool) -> Batch:
         """Wait for a batch. With the last one the position moves on at once: who counts batches never asks again."""
+        self._stream = None  # an error ends it
         start = time.perf_counter()
         batch = self._receiver.take(stream)
-        self.wait_seconds += time.perf_counter() - start
+        waited = time.perf_counter() - start
+        self.wait_seconds += waited
+        if self._delivered == 0:
+            self.first_waits.append(waited)
         if last:
-            self.start_at(self._queue.epoch + 1, 0)
+            self._move_to(self._queue.epoch + 1, 0)
         else:
             self._delivered += 1
+        if self._queue.epoch <= self._last_epoch:
+            self._stream = stream
         return batch
 
 
@@ -307,6 +361,12 @@ class ValLoader:
     def close(self) -> None:
         """End the worker processes; a later ``iter()`` starts new ones."""
         _end_workers(self._loader)
+
+
+def _make_queue(prefetch: PrefetchName, num_images: int, batch_size: int, *, seed: int, max_epochs: int) -> BatchQueue:
+    if prefetch is PrefetchName.EPOCH:
+        return FitQueue(num_images, batch_size=batch_size, seed=seed, max_epochs=max_epochs)
+    return BatchQueue(num_images, batch_size=batch_size, seed=seed)
 
 
 def _worker_pool(

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lucid_yolo.data.augment import Placement, SamplePlan
+from lucid_yolo.data.colour import ColourStage
 from lucid_yolo.data.geometry import Matrix, blank, boxes_to_points, paste, scaled_first, visible
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.mosaic import is_seen, tile_matrices
 from lucid_yolo.data.source import Pictures, SharedPictures
 from lucid_yolo.data.transforms import Transforms
-from lucid_yolo.ops.colour import ColourTransform
 from lucid_yolo.ops.letterbox import scaled_size
 
 
@@ -115,13 +115,14 @@ class Renderer:
         index: the split, see `learnable`.
         image_size: side of the canvas.
         transforms: further transforms that the configuration lists.
+        colour: the last stage, see `ColourStage`.
     """
 
-    def __init__(self, index: SplitIndex, image_size: int, transforms: Transforms) -> None:
+    def __init__(self, index: SplitIndex, image_size: int, transforms: Transforms, colour: ColourStage) -> None:
         self._index = index
         self._image_size = image_size
         self._transforms = transforms
-        self._colour = ColourTransform()
+        self._colour = colour
 
     def __call__(self, plans: list[SamplePlan], source: Pictures) -> list[Sample]:
         """Render the samples of a batch; a picture that several of them use is read once.
@@ -143,11 +144,10 @@ class Renderer:
                 np.concatenate([objects.boxes, others.boxes]), np.concatenate([objects.classes, others.classes])
             )
         image, boxes, classes = self._transforms(image, objects.boxes, objects.classes, seed=plan.transforms_seed)
-        self._colour(image, plan.gains)
         return Sample(
             image=image,
             objects=Objects(boxes, classes),
-            gains=np.ones(3, np.float32),
+            gains=self._colour(image, plan.gains),
             index=plan.placements[0].images[0],
             problems=tuple(problems),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,17 +14,18 @@ import lightning as L
 import torch
 from lightning.pytorch.loggers import Logger
 from omegaconf import OmegaConf
+from torch import Tensor
 
 from lucid_yolo.config.errors import ConfigError
 from lucid_yolo.config.paths import resolve_user_path
-from lucid_yolo.config.schema import DataConfig, RootConfig
+from lucid_yolo.config.schema import DataConfig, PrefetchName, RootConfig
+from lucid_yolo.data.batch import Batch
+from lucid_yolo.data.colour import ColourStage
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.loader import TrainLoader, ValLoader
 from lucid_yolo.data.source import Pictures
-from lucid_yolo.data.workers import WorkerChoice, batch_bytes, choose_num_workers
 from lucid_yolo.engine.checkpoint import CheckpointFiles, ModelInfo
 from lucid_yolo.engine.module import TrainingModule
-from lucid_yolo.perf.machine import Machine
 from lucid_yolo.perf.plan import RunPlan
 from lucid_yolo.tasks.base import Task
 
@@ -66,7 +67,14 @@ def _with_absolute_paths(data: DataConfig) -> DataConfig:
     return found
 
 
-def build_module(config: RootConfig, plan: RunPlan, task: Task, index: SplitIndex, batches: int) -> TrainingModule:
+def build_module(
+    config: RootConfig,
+    plan: RunPlan,
+    task: Task,
+    index: SplitIndex,
+    batches: int,
+    prepare_images: Callable[[Batch], Tensor],
+) -> TrainingModule:
     """Build network, loss and training step.
 
     Args:
@@ -75,6 +83,7 @@ def build_module(config: RootConfig, plan: RunPlan, task: Task, index: SplitInde
         task: what is learned.
         index: training split, for its classes.
         batches: batches an epoch.
+        prepare_images: turns a batch into what the network reads.
     """
     model = task.build_model(config.model, index.num_classes)
     loss = task.build_loss(config.task, index.num_classes, config.data.image_size)
@@ -86,11 +95,20 @@ def build_module(config: RootConfig, plan: RunPlan, task: Task, index: SplitInde
         steps_per_epoch=-(-batches // config.trainer.accumulate),
         max_epochs=config.trainer.max_epochs,
         channels_last=bool(plan["channels_last"].active),
+        prepare_images=prepare_images,
     )
 
 
 def build_loaders(
-    config: RootConfig, splits: Splits, *, num_workers: int, rows: int, cuda: bool, pictures: Pictures | None
+    config: RootConfig,
+    splits: Splits,
+    *,
+    num_workers: int,
+    rows: int,
+    cuda: bool,
+    pictures: Pictures | None,
+    colour: ColourStage,
+    prefetch: PrefetchName,
 ) -> tuple[TrainLoader, ValLoader]:
     """Build both loaders; training takes its pictures from a cache where there is one."""
     train = TrainLoader(
@@ -102,28 +120,11 @@ def build_loaders(
         pin_memory=cuda,
         rows=rows,
         pictures=pictures,
+        colour=colour,
+        prefetch=prefetch,
     )
     val = ValLoader(splits.val, config.data, num_workers=num_workers, pin_memory=cuda)
     return train, val
-
-
-def choose_workers(config: RootConfig, index: SplitIndex, machine: Machine, *, rows: int) -> WorkerChoice:
-    """Choose how many processes prepare training batches.
-
-    Args:
-        config: the run.
-        index: training split.
-        machine: its cores and shared memory.
-        rows: target rows of a batch.
-    """
-    data = config.data
-    return choose_num_workers(
-        data.num_workers,
-        cores=machine.cores,
-        free_shm=machine.shm_free,
-        batch_bytes=batch_bytes(batch_size=data.batch_size, image_size=data.image_size, rows=rows),
-        batches=-(-len(index) // data.batch_size),
-    )
 
 
 def build_trainer(

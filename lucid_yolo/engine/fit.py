@@ -11,6 +11,7 @@ import lightning as L
 import torch
 
 from lucid_yolo.config.errors import RunError
+from lucid_yolo.config.schema import PrefetchName
 from lucid_yolo.data.loader import TrainLoader, ValLoader
 from lucid_yolo.engine import build, report
 from lucid_yolo.engine.cache import open_training_pictures
@@ -20,17 +21,20 @@ from lucid_yolo.engine.console import RunConsole
 from lucid_yolo.engine.datamodule import TrainData
 from lucid_yolo.engine.environment import numeric_settings
 from lucid_yolo.engine.evaluate import evaluate
+from lucid_yolo.engine.images import choose_image_path
 from lucid_yolo.engine.interrupt import FitStopped, StopSignal
 from lucid_yolo.engine.metrics_log import MetricsLog
 from lucid_yolo.engine.module import TrainingModule
 from lucid_yolo.engine.pictures import NUM_BATCHES, BatchPictures, PictureWriter
 from lucid_yolo.engine.plan import model_line
+from lucid_yolo.engine.prefetch import prefetch_outcome
 from lucid_yolo.engine.prepare import Prepared
 from lucid_yolo.engine.progress import Progress
 from lucid_yolo.engine.run_dir import RunDir
+from lucid_yolo.engine.step_parts import StepParts
 from lucid_yolo.engine.timing import FitTiming
 from lucid_yolo.nn.complexity import Deployable, count
-from lucid_yolo.perf.plan import Scalar
+from lucid_yolo.perf.plan import RunPlan, Scalar
 from lucid_yolo.tasks.base import Task
 
 
@@ -45,6 +49,7 @@ class FitOutcome:
         best_epoch: epoch of the best checkpoint, from 1; None when none was validated.
         parameters: parameters of both branches.
         flops: operations of the deployed branch.
+        plan: what was active after a look at what was built.
         flags: what happened, by flag of the plan.
     """
 
@@ -54,6 +59,7 @@ class FitOutcome:
     best_epoch: int | None
     parameters: int
     flops: int
+    plan: RunPlan
     flags: Mapping[str, Mapping[str, Scalar]]
 
 
@@ -82,6 +88,7 @@ def run_fit(
     cuda = prepared.device.type == "cuda"
     L.seed_everything(config.seed, workers=False, verbose=False)
     source = open_training_pictures(prepared, console)
+    images = choose_image_path(prepared.plan, config.on_unmet)
     train_loader, val_loader = build.build_loaders(
         config,
         splits,
@@ -89,8 +96,10 @@ def run_fit(
         rows=prepared.rows,
         cuda=cuda,
         pictures=source.pictures,
+        colour=images.workers,
+        prefetch=PrefetchName(str(prepared.plan["prefetch"].active)),
     )
-    module = build.build_module(config, prepared.plan, task, splits.train, len(train_loader))
+    module = build.build_module(config, prepared.plan, task, splits.train, len(train_loader), images.device)
     size = count(cast(Deployable, module.model), config.data.image_size)
     console.print(model_line(config.model.variant, size, splits.train.num_classes, config.data.image_size))
     resume = run_dir.last if config.resume is not None else None
@@ -107,8 +116,13 @@ def run_fit(
     progress = Progress(console, live=True, silent=not config.logger.progress)
     with StopSignal() as stop, numeric_settings(deterministic=str(prepared.plan["deterministic"].active), cuda=cuda):
         saver, callbacks = _callbacks(prepared, run_dir, train_loader, val_loader, metrics, progress, timing, stop)
+        parts = StepParts(prepared.plan, config)
         trainer = build.build_trainer(
-            config, prepared.plan, device=prepared.device, callbacks=[*extra_callbacks, *callbacks], root=run_dir.root
+            config,
+            prepared.plan,
+            device=prepared.device,
+            callbacks=[*extra_callbacks, parts, *callbacks],
+            root=run_dir.root,
         )
         begun = time.perf_counter()
         try:
@@ -132,7 +146,13 @@ def run_fit(
         best_epoch=saver.best_epoch,
         parameters=size.parameters,
         flops=size.flops,
-        flags={"cache": source.outcome},
+        plan=parts.plan,
+        flags={
+            "cache": source.outcome,
+            "prefetch": prefetch_outcome(prepared.plan, train_loader),
+            **images.device.outcomes(),
+            **parts.outcomes(),
+        },
     )
 
 

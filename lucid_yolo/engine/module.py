@@ -15,18 +15,14 @@ import torch
 from torch import Tensor, nn
 
 from lucid_yolo.config.schema import RootConfig
-from lucid_yolo.data.batch import Batch
+from lucid_yolo.data.batch import Batch, Targets
 from lucid_yolo.engine.step_log import StepLog
-from lucid_yolo.ops.images import scale_images
 from lucid_yolo.optim.build import build_optimizer
 from lucid_yolo.optim.clip import clip_gradients
 from lucid_yolo.optim.ema import Ema
 from lucid_yolo.optim.schedule import lr_factor
+from lucid_yolo.perf.objective import Mark, Objective, unheard
 from lucid_yolo.tasks.base import Task
-
-
-def _unheard(part: str) -> None:
-    """Nobody listens to the ends of parts."""
 
 
 class TrainingModule(L.LightningModule):
@@ -40,6 +36,7 @@ class TrainingModule(L.LightningModule):
         steps_per_epoch: weight updates an epoch.
         max_epochs: planned epochs.
         channels_last: memory layout of images and weights.
+        prepare_images: turns a batch into what the network reads, (B, 3, S, S).
     """
 
     def __init__(
@@ -52,22 +49,27 @@ class TrainingModule(L.LightningModule):
         steps_per_epoch: int,
         max_epochs: int,
         channels_last: bool,
+        prepare_images: Callable[[Batch], Tensor],
     ) -> None:
         super().__init__()
         self.task = task
         self.config = config
         self.steps_per_epoch = steps_per_epoch
         self.max_epochs = max_epochs
+        self.prepare_images = prepare_images
         self.memory_format = torch.channels_last if channels_last else torch.contiguous_format
         self.model: nn.Module = model.to(memory_format=self.memory_format)  # type: ignore[call-overload]
         self.ema = Ema(self.model, decay=config.trainer.ema.decay, ramp=config.trainer.ema.ramp)
         self.loss = loss
+        self.objective: Callable[[Tensor, Targets, Mark], Any] = Objective(self.model, loss)
+        self.clip: Callable[..., Tensor] = clip_gradients
         self.step_log: StepLog | None = None
         self.recent_images: deque[Tensor] = deque(maxlen=config.trainer.log_every)
         self._finite: Tensor | None = None  # the losses since the last update
         self._gradients_finite: Tensor | None = None  # the gradients since the last reading
+        self._allowed: Tensor | None = None  # whether the update of this step is made; one place for the whole fit
         self._alpha_epoch = -1
-        self.mark: Callable[[str], None] = _unheard  # told the name of each part of a step when it ends
+        self.mark: Mark = unheard  # told the name of each part of a step when it ends
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Build the optimizer; the schedule is a pure function of the step, see ``on_train_batch_start``."""
@@ -78,6 +80,7 @@ class TrainingModule(L.LightningModule):
         self.step_log = StepLog(self.config.trainer.log_every, 1 + len(self.task.part_names), self.device)
         self._finite = torch.ones((), dtype=torch.bool, device=self.device)
         self._gradients_finite = torch.ones((), dtype=torch.bool, device=self.device)
+        self._allowed = torch.ones((), dtype=torch.bool, device=self.device)
         self._alpha_epoch = -1
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
@@ -105,10 +108,7 @@ class TrainingModule(L.LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Compute the loss of one batch."""
         self.mark("loop")
-        images = scale_images(batch.images_nchw(), memory_format=self.memory_format)
-        predictions = self.model(images)
-        self.mark("forward")
-        losses: Any = self.loss(predictions, batch.targets)
+        losses = self.objective(self.prepare_images(batch), batch.targets, self.mark)
         total = losses.total.detach()
         assert self.step_log is not None
         assert self._finite is not None
@@ -126,15 +126,17 @@ class TrainingModule(L.LightningModule):
     ) -> None:
         """Clip by the global norm and hold the update back where loss or norm is not finite."""
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        norm = clip_gradients(parameters, self.config.trainer.clip_norm)
+        norm = self.clip(parameters, self.config.trainer.clip_norm)
         assert self._finite is not None
-        allowed = self._finite
-        if self.trainer.precision != "16-mixed":  # there the loss scaler skips overflown gradients by itself
+        assert self._allowed is not None
+        if self.trainer.precision == "16-mixed":  # there the loss scaler skips overflown gradients by itself
+            self._allowed.copy_(self._finite)
+        else:
             assert self._gradients_finite is not None
             finite = torch.isfinite(norm)
             self._gradients_finite.logical_and_(finite)
-            allowed = allowed & finite
-        optimizer.update_allowed = allowed  # type: ignore[attr-defined]
+            torch.logical_and(self._finite, finite, out=self._allowed)
+        optimizer.update_allowed = self._allowed  # type: ignore[attr-defined]
         self.mark("clip")
 
     def gradients_finite(self) -> bool:

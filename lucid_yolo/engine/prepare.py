@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import torch
 
 from lucid_yolo.config.schema import RootConfig
-from lucid_yolo.data.statistics import target_rows
 from lucid_yolo.data.workers import WorkerChoice
 from lucid_yolo.engine import build
 from lucid_yolo.engine.resolve import read_and_resolve
@@ -47,16 +46,15 @@ def prepare(root: RootConfig) -> Prepared:
         DataError: the data cannot be used.
     """
     resolved = read_and_resolve(root)
-    plan, train = resolved.plan, resolved.train
-    rows = target_rows(train, root.data)
+    plan = resolved.plan
     return Prepared(
         config=root,
         plan=plan,
         task=get_task(root.task.name),
-        splits=build.Splits(train, resolved.val),
+        splits=build.Splits(resolved.train, resolved.val),
         device=torch.device("cuda", 0)
         if plan["accelerator"].active == "cuda"
         else torch.device(str(plan["accelerator"].active)),
-        workers=build.choose_workers(root, train, plan.machine, rows=rows),
-        rows=rows,
+        workers=resolved.workers,
+        rows=resolved.rows,
     )

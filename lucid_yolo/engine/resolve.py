@@ -8,8 +8,10 @@ from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.data.cache import cache_exists
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.readers import read_splits
+from lucid_yolo.data.statistics import target_rows
 from lucid_yolo.data.transforms import Transforms
-from lucid_yolo.perf.machine import describe_machine
+from lucid_yolo.data.workers import WorkerChoice, batch_bytes, choose_num_workers
+from lucid_yolo.perf.machine import Machine, describe_machine
 from lucid_yolo.perf.plan import RunPlan, resolve
 from lucid_yolo.perf.rules import data_facts
 
@@ -22,11 +24,15 @@ class Resolved:
         plan: what is active.
         train: training split.
         val: validation split.
+        workers: loader processes, and what to say about them.
+        rows: target rows of a usual batch.
     """
 
     plan: RunPlan
     train: SplitIndex
     val: SplitIndex
+    workers: WorkerChoice
+    rows: int
 
 
 def read_and_resolve(root: RootConfig) -> Resolved:
@@ -40,7 +46,32 @@ def read_and_resolve(root: RootConfig) -> Resolved:
     Transforms(root.data.augment.transforms)  # what cannot be built is refused before a directory is claimed
     resolve(root, machine, None)  # what is refused without the data is refused before reading it
     train, val = read_splits(root.data)
+    rows = target_rows(train, root.data)
+    workers = choose_workers(root, train, machine, rows=rows)
     facts = data_facts(
-        train, val, image_size=root.data.image_size, cache_exists=cache_exists(train, root.data, root.cache)
+        train,
+        val,
+        image_size=root.data.image_size,
+        cache_exists=cache_exists(train, root.data, root.cache),
+        num_workers=workers.count,
     )
-    return Resolved(resolve(root, machine, facts), train, val)
+    return Resolved(resolve(root, machine, facts), train, val, workers, rows)
+
+
+def choose_workers(config: RootConfig, index: SplitIndex, machine: Machine, *, rows: int) -> WorkerChoice:
+    """Choose how many processes prepare training batches.
+
+    Args:
+        config: the run.
+        index: training split.
+        machine: its cores and shared memory.
+        rows: target rows of a batch.
+    """
+    data = config.data
+    return choose_num_workers(
+        data.num_workers,
+        cores=machine.cores,
+        free_shm=machine.shm_free,
+        batch_bytes=batch_bytes(batch_size=data.batch_size, image_size=data.image_size, rows=rows),
+        batches=-(-len(index) // data.batch_size),
+    )

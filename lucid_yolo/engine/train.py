@@ -83,7 +83,7 @@ def train(
             run_dir=run_dir.root,
             checkpoint=run_dir.best if run_dir.best.exists() else None,
             metrics=metrics,
-            plan=prepared.plan.complete(outcome.flags),
+            plan=outcome.plan.complete(outcome.flags),
             timing=report.timing_values(
                 timing, total_seconds=time.perf_counter() - process_start, fit_seconds=outcome.seconds
             ),

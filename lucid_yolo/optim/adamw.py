@@ -37,8 +37,8 @@ class AdamW(FlatOptimizer):
     ) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
 
-    def prepare(self, flat: FlatGroup) -> None:
-        """Advance moments and counters, divide, let the matrices decay."""
+    def update(self, flat: FlatGroup) -> None:
+        """Advance moments and counters, divide, let the matrices decay, move the parameters."""
         (beta1, beta2), eps = flat.group["betas"], flat.group["eps"]
         mean, square, step = flat.state["exp_avg"], flat.state["exp_avg_sq"], flat.counters["step"]
         self.replace(step, step + 1)
@@ -47,6 +47,7 @@ class AdamW(FlatOptimizer):
         root = square.sqrt().div_(self._spread(flat, _bias_correction(step, beta2).sqrt())).add_(eps)
         torch.div(mean, root.mul_(self._spread(flat, _bias_correction(step, beta1))), out=flat.update)
         self.decay(flat)
+        self.apply(flat)
 
     def _spread(self, flat: FlatGroup, of_parameters: Tensor) -> Tensor:
         """Repeat one number a parameter (parameters,) over its elements, and 1 over the last: (elements + 1,)."""

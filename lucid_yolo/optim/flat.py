@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar, Protocol, overload
 
 import torch
 from torch import Tensor
@@ -60,10 +60,42 @@ class FlatGroup:
         return [p for chunk in self.chunks for p in chunk]
 
 
+class PartRunner(Protocol):
+    """Runs a part of an update. Whoever records parts puts its own in the place of `run_directly`."""
+
+    def __call__(
+        self,
+        part: str,
+        flat: FlatGroup,
+        function: Callable[..., Sequence[Tensor] | None],
+        *tensors: Tensor,
+    ) -> Sequence[Tensor]:
+        """Do what ``function(flat, *tensors)`` does.
+
+        Args:
+            part: name of the part.
+            flat: the group; the function reads and writes its buffers and parameters in place.
+            function: touches device memory only, and returns new tensors or none.
+            tensors: what other parts computed.
+
+        Returns:
+            The tensors of the function, good until the part runs again.
+        """
+        ...
+
+
+def run_directly(
+    part: str, flat: FlatGroup, function: Callable[..., Sequence[Tensor] | None], *tensors: Tensor
+) -> Sequence[Tensor]:
+    """Call the function: what a `PartRunner` is unless something records."""
+    return function(flat, *tensors) or ()
+
+
 class FlatOptimizer(torch.optim.Optimizer):
     """Base of the optimizers.
 
     Attributes:
+        run_part: runs the parts that an optimizer divides its update into; not kept by copies.
         update_allowed: 0-d bool tensor on the parameters' device, or None. Where it is False, ``step`` leaves
             parameters and state as they are, bit for bit and whatever the gradients hold, without reading it on the
             host.
@@ -74,6 +106,7 @@ class FlatOptimizer(torch.optim.Optimizer):
     HYPERPARAMETERS: ClassVar[tuple[str, ...]] = ("lr", "weight_decay")
 
     update_allowed: Tensor | None = None
+    run_part: PartRunner = staticmethod(run_directly)
     _groups: list[FlatGroup] | None = None
     _signature: object = None
 
@@ -97,8 +130,7 @@ class FlatOptimizer(torch.optim.Optimizer):
                 loss = closure()
         for flat in self.flat_groups():
             self.collect(flat)
-            self.prepare(flat)
-            self.apply(flat)
+            self.update(flat)
         return loss
 
     # The parts of a step, in their order. Each but the first reads and writes device memory only.
@@ -121,12 +153,12 @@ class FlatOptimizer(torch.optim.Optimizer):
         gradients = [p.grad for p in flat.parameters if p.grad is not None]
         torch._foreach_copy_(flat.gradient_views, gradients)
 
-    def prepare(self, flat: FlatGroup) -> None:
-        """Advance the state and turn the gradients in ``flat.update`` into directions, without their factor -lr."""
+    def update(self, flat: FlatGroup) -> None:
+        """Turn the gradients in ``flat.update`` into directions, advance the state on the way, and `apply` them."""
         raise NotImplementedError
 
     def apply(self, flat: FlatGroup) -> None:
-        """Move the parameters by -lr times the directions."""
+        """Move the parameters by -lr times the directions in ``flat.update``."""
         flat.update.mul_(-flat.hyperparameters["lr"])
         if self.update_allowed is not None:
             flat.update.masked_fill_(~self.update_allowed, KEEP)

@@ -12,6 +12,9 @@ from torch import Tensor
 from lucid_yolo.optim.buckets import BUCKET_COST, Bucket, make_bucket, matrix_shape, plan_buckets
 from lucid_yolo.optim.flat import FlatGroup, FlatOptimizer
 
+MOMENTUM, ORTHOGONALIZATION, MOVE = "momentum", "orthogonalization", "move"
+"""Parts of an update, see `PartRunner`."""
+
 
 class MuSGD(FlatOptimizer):
     """Nesterov momentum whose matrix updates are mixed with their orthogonalized form.
@@ -74,18 +77,23 @@ class MuSGD(FlatOptimizer):
             ]
         return flat
 
-    def prepare(self, flat: FlatGroup) -> None:
-        """Advance the momentum, orthogonalize, mix, let the matrices decay."""
-        self.advance_momentum(flat)
-        directions = orthogonalize(flat.update, flat.buckets, steps=flat.group["newton_schulz_steps"])
-        self.mix(flat, directions)
+    def update(self, flat: FlatGroup) -> None:
+        """Advance the momentum, orthogonalize, mix, let the matrices decay, move the parameters."""
+        self.run_part(MOMENTUM, flat, self.advance_momentum)
+        directions = self.run_part(ORTHOGONALIZATION, flat, self.orthogonalize)
+        self.run_part(MOVE, flat, self.move, *directions)
 
-    def mix(self, flat: FlatGroup, directions: list[Tensor]) -> None:
-        """Join plain and orthogonalized directions, one tensor a stack, and let the matrices decay."""
+    def orthogonalize(self, flat: FlatGroup) -> list[Tensor]:
+        """Orthogonalized directions of the matrices in ``flat.update``, one tensor a stack."""
+        return orthogonalize(flat.update, flat.buckets, steps=flat.group["newton_schulz_steps"])
+
+    def move(self, flat: FlatGroup, *directions: Tensor) -> None:
+        """Join plain and orthogonalized directions, let the matrices decay and move all parameters."""
         flat.update[: flat.matrix_elements].mul_(flat.group["sgd_weight"])
         if directions:
             torch._foreach_add_([flat.update[b.start : b.stop] for b in flat.buckets], directions)
         self.decay(flat)
+        self.apply(flat)
 
 
 def orthogonalize(flat: Tensor, buckets: list[Bucket], *, steps: int) -> list[Tensor]:

@@ -34,10 +34,11 @@ class SGD(FlatOptimizer):
     ) -> None:
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
-    def prepare(self, flat: FlatGroup) -> None:
-        """Add the decay to the gradients and advance the momentum."""
+    def update(self, flat: FlatGroup) -> None:
+        """Add the decay to the gradients, advance the momentum, move the parameters."""
         matrices = flat.matrices
         if matrices:
             decays = torch._foreach_mul(matrices, flat.hyperparameters["weight_decay"])
             torch._foreach_add_(flat.update_views[: len(matrices)], decays)
         self.advance_momentum(flat)
+        self.apply(flat)

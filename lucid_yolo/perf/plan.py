@@ -7,7 +7,6 @@ directory, and completed at the end with what really happened.
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -21,6 +20,7 @@ from lucid_yolo.perf.flag import Flag, Value, find_flags
 from lucid_yolo.perf.machine import Machine
 from lucid_yolo.perf.notes import write_notes
 from lucid_yolo.perf.rules import DataFacts, Facts, Kind, Rule, Stage
+from lucid_yolo.perf.warning import warn_user
 
 Scalar = str | int | float | bool
 
@@ -118,15 +118,17 @@ class RunPlan:
             table.add_row(*map(Text, cells[: len(columns)]), style="yellow" if row.rule_id else None)
         return table
 
-    def warn(self) -> None:
-        """Give one UserWarning that names every flag that fell back, none where none did. Call it once a run."""
-        fallen = [row for row in self.rows if row.rule_id]
+    def warn(self, *, since: RunPlan | None = None) -> None:
+        """Give one UserWarning that names every flag that fell back, none where none did. Call it once a run.
+
+        Args:
+            since: an earlier state of the plan; what fell back there is not named again.
+        """
+        fallen = [row for row in self.rows if row.rule_id and (since is None or not since[row.key].rule_id)]
         if not fallen:
             return
         lines = [f"  {row.key}: {row.reason} -> {_show(row.active)} [{row.rule_id}]" for row in fallen]
-        message = "\n".join(["requested, but not active in this run:", *lines])
-        # A registry of its own: the module's would swallow the same warning of the next run in this process (a sweep).
-        warnings.warn_explicit(message, UserWarning, filename="<run plan>", lineno=1, module=__name__, registry={})
+        warn_user("\n".join(["requested, but not active in this run:", *lines]))
 
     def _by_key(self) -> dict[str, PlanRow]:
         return {row.key: row for row in self.rows}

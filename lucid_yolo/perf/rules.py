@@ -15,11 +15,12 @@ import numpy as np
 from lucid_yolo.config.schema import CacheName, RootConfig
 from lucid_yolo.data.cache import cache_bytes
 from lucid_yolo.data.index import SplitIndex
+from lucid_yolo.perf.live import LiveFacts
 from lucid_yolo.perf.machine import Machine
 
 
 class Stage(StrEnum):
-    """What a rule has to know before it can be judged: ``resolve`` judges three, the last two meet a live model."""
+    """What a rule has to know: ``resolve`` judges three, ``judge_setup`` those of a built model."""
 
     CONFIG = "config"
     MACHINE = "machine"
@@ -46,6 +47,7 @@ class DataFacts:
         largest: width and height of the training picture with the most pixels.
         cache_bytes: what each kind of cache of the training pictures takes.
         cache_exists: the cache that is asked for was made before and takes nothing more.
+        num_workers: loader processes that the run will have; None where that is not decided.
         notes: what the reader found worth telling.
     """
 
@@ -55,6 +57,7 @@ class DataFacts:
     largest: tuple[int, int]
     cache_bytes: Mapping[CacheName, int]
     cache_exists: bool = False
+    num_workers: int | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -66,11 +69,13 @@ class Facts:
         config: what is asked for.
         machine: what there is.
         data: None where a plan is made without reading the data set; rules of stage ``data`` are then left out.
+        live: None before the objects of a fit are built; rules of stage ``setup`` are then left out.
     """
 
     config: RootConfig
     machine: Machine
     data: DataFacts | None
+    live: LiveFacts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +109,9 @@ def gib(nbytes: int) -> str:
     return f"{nbytes / 1024**3:.2f} GiB"
 
 
-def data_facts(train: SplitIndex, val: SplitIndex, *, image_size: int, cache_exists: bool = False) -> DataFacts:
+def data_facts(
+    train: SplitIndex, val: SplitIndex, *, image_size: int, cache_exists: bool = False, num_workers: int | None = None
+) -> DataFacts:
     """Condense two splits into what rules and notes need.
 
     Args:
@@ -112,6 +119,7 @@ def data_facts(train: SplitIndex, val: SplitIndex, *, image_size: int, cache_exi
         val: validation split.
         image_size: side of the training canvas in pixels.
         cache_exists: the cache that is asked for was made before.
+        num_workers: loader processes that the run will have.
     """
     sizes = train.sizes.astype(np.int64)
     width, height = sizes[int(sizes.prod(axis=1).argmax())]
@@ -122,5 +130,6 @@ def data_facts(train: SplitIndex, val: SplitIndex, *, image_size: int, cache_exi
         largest=(int(width), int(height)),
         cache_bytes={kind: cache_bytes(train.sizes, kind, image_size) for kind in CacheName},
         cache_exists=cache_exists,
+        num_workers=num_workers,
         notes=tuple(dict.fromkeys(train.notes + val.notes)),
     )

@@ -21,7 +21,7 @@ PLANTED = {
     "++lrr=.2": r"there is no key 'lrr'\. Did you mean 'optimizer\.lr'\?",
     "+data.rooot=x": r"there is no key 'data\.rooot'\. Did you mean 'data\.root'\?",
     "~trainer.max_epoch": r"there is no key 'trainer\.max_epoch'\. Did you mean 'trainer\.max_epochs'",
-    "optimzer=sgd": r"there is no key 'optimzer'\. Did you mean 'optimizer'.*Groups: cache, data, experiment, logger",
+    "optimzer=sgd": r"there is no key 'optimzer'\. Did you mean 'optimizer'.*Groups: cache, capture, compile, data",
     "optmizer.lr=1": r"Did you mean 'optimizer\.lr'",
     "data.imge_size=64": r"Did you mean 'data\.image_size'",
     "trainer.ema.decai=0.9": r"Did you mean 'trainer\.ema\.decay'",

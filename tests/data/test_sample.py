@@ -10,6 +10,7 @@ import pytest
 from lucid_yolo.config.errors import DataError
 from lucid_yolo.config.schema import BadImages
 from lucid_yolo.data.augment import Placement, SamplePlan
+from lucid_yolo.data.colour import ColourHere, ColourLater
 from lucid_yolo.data.dataset import TrainDataset, ValDataset
 from lucid_yolo.data.sample import Renderer, learnable, place_objects, seen_tiles
 from lucid_yolo.data.source import PictureSource
@@ -112,7 +113,7 @@ def plan(*images: int, share: float = 1.0, gains=(1, 1, 1)) -> SamplePlan:
 
 def test_mixup_blends_pixels_and_keeps_all_objects():
     index = make_index([(64, 64)] * 2, [[[0, 0, 32, 32]], [[16, 16, 48, 48], [40, 40, 60, 60]]])
-    render = Renderer(index, 64, Transforms([]))
+    render = Renderer(index, 64, Transforms([]), ColourHere())
     sample = render([plan(0, 1, share=0.75)], PictureSource(index, make_config(), Rectangles(index)))[0]
     assert sample.image[8, 8].tolist() == [191] * 3  # 0.75 * 255
     assert sample.image[45, 45].tolist() == [64] * 3  # 0.25 * 255
@@ -126,9 +127,12 @@ def test_gains_are_applied_in_the_worker():
     picture = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
     gains = np.array([1.01, 0.6, 1.3], np.float32)
     source = PictureSource(index, make_config(), lambda _: picture)
-    sample = Renderer(index, 64, Transforms([]))([plan(0, gains=gains)], source)[0]
+    sample = Renderer(index, 64, Transforms([]), ColourHere())([plan(0, gains=gains)], source)[0]
     np.testing.assert_array_equal(sample.image, ColourTransform()(picture.copy(), gains))
     assert (sample.gains == 1).all()
+    later = Renderer(index, 64, Transforms([]), ColourLater())([plan(0, gains=gains)], source)[0]
+    np.testing.assert_array_equal(later.image, picture)
+    np.testing.assert_array_equal(later.gains, gains)
 
 
 def test_crowds_are_never_targets():

@@ -92,8 +92,7 @@ def test_a_replayed_step_equals_an_eager_one(kind: type[FlatOptimizer]) -> None:
     (flat,) = one.flat_groups()
     with torch.no_grad(), torch.cuda.graph(graph):
         one.collect(flat)
-        one.prepare(flat)
-        one.apply(flat)
+        one.update(flat)
     for i in range(1, 4):
         backward(twin, i)
         for g, p in zip(gradients, twin.parameters(), strict=True):

@@ -95,9 +95,10 @@ def test_console_script_uses_the_installed_files(script, installed):
     where = run_python("-c", "import lucid_yolo; print(lucid_yolo.__file__)", cwd=installed.parent, path=[installed])
     assert where.stdout.strip() == str(installed / "lucid_yolo" / "__init__.py")
     assert script("--version").stdout == "lucid-yolo 0.1.0\n"
-    done = script("train", "--cfg", "job", "model=s")
+    done = script("train", "--cfg", "job", "model=s", "capture=network+loss")
     assert done.returncode == 0, done.stderr
     assert "variant: s" in done.stdout
+    assert done.stdout.count("selected: true") == 2
 
 
 def test_console_script_takes_a_users_option_file(script, tmp_path):

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from lucid_yolo.config.schema import CacheName, CachePlace, OnUnmet, PrecisionName, RootConfig
+from lucid_yolo.config.schema import (
+    CacheName,
+    CachePlace,
+    CompileName,
+    HsvName,
+    MuSGDConfig,
+    OnUnmet,
+    OptimizerConfig,
+    PrecisionName,
+    PrefetchName,
+    RootConfig,
+)
 from lucid_yolo.perf.machine import CudaDevice, Machine
 
 GIB = 1024**3
@@ -59,6 +71,14 @@ def make_config(
     on_unmet: OnUnmet = OnUnmet.FALLBACK,
     cache: CacheName = CacheName.NONE,
     place: CachePlace = CachePlace.MEMORY,
+    capture: Sequence[str] = (),
+    compile_step: bool = False,
+    optimizer: OptimizerConfig | None = None,
+    clip_norm: float | None = 10.0,
+    hsv: HsvName = HsvName.WORKER,
+    prefetch: PrefetchName = PrefetchName.NONE,
+    num_workers: int | None = None,
+    max_steps: int | None = None,
 ) -> RootConfig:
     """A configuration with what the rules look at."""
     config = RootConfig(on_unmet=on_unmet)
@@ -69,4 +89,13 @@ def make_config(
     config.trainer.deterministic = deterministic
     config.cache.selected = cache
     config.cache.place = place
+    config.optimizer = MuSGDConfig(name="musgd", lr=0.01) if optimizer is None else optimizer
+    config.trainer.clip_norm = clip_norm
+    for region in capture:
+        getattr(config.capture, region).selected = True
+    config.compile.selected = CompileName.STEP if compile_step else CompileName.NONE
+    config.hsv.selected = hsv
+    config.prefetch.selected = prefetch
+    config.data.num_workers = num_workers
+    config.trainer.max_steps = max_steps
     return config

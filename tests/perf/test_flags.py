@@ -17,11 +17,20 @@ from tests.perf.machines import CPU, CUDA, MPS, OLD_CUDA, make_config
 def test_flags_of_the_package():
     assert [flag.key for flag in find_flags()] == [
         "cache",
+        "capture.network",
+        "capture.loss",
+        "capture.gradient_norm",
+        "capture.orthogonalization",
+        "capture.updates",
         "channels_last",
+        "compile",
         "deterministic",
         "accelerator",
         "devices",
+        "hsv",
+        "hsv.fused",
         "precision",
+        "prefetch",
     ]
 
 

@@ -1,0 +1,97 @@
+"""What takes over parts of the step: recordings and compiled functions, for as long as the fit lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import lightning as L
+
+from lucid_yolo.config.regions import REGIONS
+from lucid_yolo.config.schema import CompileName, RootConfig
+from lucid_yolo.engine.module import TrainingModule
+from lucid_yolo.optim.clip import clip_gradients
+from lucid_yolo.optim.flat import FlatOptimizer
+from lucid_yolo.perf.capture.recorder import Recorder
+from lucid_yolo.perf.capture.tape import CudaTape, Tape
+from lucid_yolo.perf.compiled import CompiledObjective
+from lucid_yolo.perf.objective import Objective
+from lucid_yolo.perf.plan import RunPlan, Scalar
+from lucid_yolo.perf.setup import Built, judge_setup
+
+
+class StepParts(L.Callback):
+    """Puts recorded or compiled parts in the place of the step's own, for one fit.
+
+    Args:
+        plan: what is active.
+        config: the run.
+        tape: records; default: CUDA graphs.
+
+    Attributes:
+        plan: what is active after a look at what was built.
+    """
+
+    def __init__(self, plan: RunPlan, config: RootConfig, tape: Tape | None = None) -> None:
+        self.plan = plan
+        self._config = config
+        self._tape = tape
+        self._recorder: Recorder | None = None
+        self._compiled: CompiledObjective[Any, Any] | None = None
+
+    def outcomes(self) -> Mapping[str, Mapping[str, Scalar]]:
+        """What happened, by row of the plan."""
+        recorded = self._recorder.outcomes() if self._recorder is not None else {}
+        return recorded | ({"compile": self._compiled.outcome()} if self._compiled is not None else {})
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Install the parts; each is recorded or compiled when it is first called."""
+        assert isinstance(pl_module, TrainingModule)
+        self.plan = judge_setup(self.plan, _built(self._config, trainer, pl_module))
+        if self.plan["compile"].active == CompileName.STEP:
+            pl_module.objective = self._compiled = CompiledObjective(pl_module.model, pl_module.loss)
+        active = [name for name in REGIONS if self.plan[f"capture.{name}"].active]
+        if active:
+            self._record(pl_module, {name: getattr(self._config.capture, name).warmup for name in active})
+
+    def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
+        """Drop the recordings."""
+        self._end(pl_module)
+
+    def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        """Drop the recordings."""
+        self._end(pl_module)
+
+    def _record(self, module: TrainingModule, warmup: Mapping[str, int]) -> None:
+        optimizer = module.optimizer
+        assert isinstance(optimizer, FlatOptimizer)
+        self._recorder = recorder = Recorder(
+            self._tape or CudaTape(module.device),
+            device=module.device,
+            parameters=[p for group in optimizer.param_groups for p in group["params"]],
+            warmup=warmup,
+        )
+        if self._compiled is None:
+            module.objective = Objective(recorder.network(module.model), recorder.loss(module.loss))
+        module.clip = recorder.clip(clip_gradients)
+        recorder.attach(optimizer)
+
+    def _end(self, module: L.LightningModule) -> None:
+        assert isinstance(module, TrainingModule)
+        if self._recorder is not None:
+            self._recorder.close()
+        module.objective = Objective(module.model, module.loss)
+        module.clip = clip_gradients
+
+
+def _built(config: RootConfig, trainer: L.Trainer, module: TrainingModule) -> Built:
+    return Built(
+        config=config,
+        network=module.model,
+        loss=module.loss,
+        optimizer=module.optimizer,
+        module=module,
+        module_class=TrainingModule,
+        precision=trainer.precision_plugin,
+        device=module.device,
+    )

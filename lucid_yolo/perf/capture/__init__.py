@@ -1,0 +1,1 @@
+"""Recording of parts of a training step as CUDA graphs."""

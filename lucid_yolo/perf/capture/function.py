@@ -1,0 +1,327 @@
+"""Recording of a differentiable function: its forward and its backward pass as two tracks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from lucid_yolo.config.errors import RunError
+from lucid_yolo.perf.capture.gradients import GradientPlaces
+from lucid_yolo.perf.capture.region import MAX_RECORDINGS, Region
+from lucid_yolo.perf.capture.tape import Tape, Track
+from lucid_yolo.perf.capture.values import Rebuild, flatten
+from lucid_yolo.perf.capture.watch import ModuleWatch
+
+
+class FunctionRegion(Region):
+    """A module that is called once a step, recorded at its first call.
+
+    Args:
+        name: option of ``capture`` that switches it on.
+        module: maps nested tensors to nested tensors; reads nothing back and has no shape that depends on data.
+        tape: records.
+        device: of the step.
+        warmup: calls before a recording.
+        gradients: places for the gradients of the module's parameters; None where it has none.
+        growing: positions of the arguments whose tensors may be shorter in their first dimension than those recorded:
+            they are filled up with zeros, and a longer one is recorded anew.
+        hand_out: what the caller receives of a fixed output: a view of it, or a copy.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        module: nn.Module,
+        *,
+        tape: Tape,
+        device: torch.device,
+        warmup: int,
+        gradients: GradientPlaces | None = None,
+        growing: Sequence[int] = (),
+        hand_out: Callable[[Tensor], Tensor] = Tensor.detach,
+    ) -> None:
+        super().__init__(name, tape, device=device, warmup=warmup)
+        self.module = module
+        self.gradients = gradients
+        self.growing = frozenset(growing)
+        self.hand_out = hand_out
+        self._watch: ModuleWatch | None = None
+        self._recording: FunctionRecording | None = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Do what the module does, recorded where that is possible."""
+        if not self.replays:
+            self.native(self.account.retired or "the fit is over")
+            return self.module(*arguments)
+        call = Call.of(arguments, self.growing)
+        if self._watch is not None and (difference := self._watch.difference()) is not None:
+            self.retire(difference)
+        reason = self.account.retired or self._why_native(call)
+        if reason:
+            self.native(reason)
+            return self.module(*arguments)
+        if self._recording is None or self._recording.call.is_outgrown_by(call):
+            self._record(call)
+        assert self._recording is not None
+        self.account.replays += 1
+        return self._recording(call)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> nn.Module:
+        """A copy of the module: recordings belong to one fit."""
+        import copy  # noqa: PLC0415 - this method alone
+
+        return copy.deepcopy(self.module, memo)
+
+    def release(self) -> None:
+        """Drop the recording."""
+        self._recording = None
+        self._watch = None
+
+    def _why_native(self, call: Call) -> str | None:
+        """Say why a call cannot be recorded or replayed; None: it can."""
+        if not torch.is_grad_enabled():
+            return "gradients are switched off"
+        if self.on_other_stream():
+            return "another stream is current"
+        if self._recording is None:
+            return None if self.module.training else "evaluation mode"
+        if self._recording.autocast != Autocast.current(self.device):
+            self.retire("the precision changed")
+        elif self._recording.call.is_outgrown_by(call) and self.account.recordings == MAX_RECORDINGS:
+            self.retire(f"its inputs outgrew {MAX_RECORDINGS} recordings")
+        elif not self._recording.call.holds(call) and not self._recording.call.is_outgrown_by(call):
+            return "inputs of another shape, type or layout"
+        return self.account.retired or None
+
+    def _record(self, call: Call) -> None:
+        self._recording = None  # its memory may serve the next one
+        with self.recording(), _buffers_kept(self.module):
+            self._recording = FunctionRecording(self, call)
+            self._watch = ModuleWatch(self.module)
+
+
+class Call:
+    """The arguments of one call as a list of tensors.
+
+    Attributes:
+        tensors: all of them, in order.
+        rebuild: arguments of the same form from other tensors.
+        grows: for each tensor whether its first dimension may be filled up.
+    """
+
+    def __init__(self, tensors: list[Tensor], rebuild: Rebuild, grows: list[bool]) -> None:
+        self.tensors = tensors
+        self.rebuild = rebuild
+        self.grows = grows
+
+    @classmethod
+    def of(cls, arguments: Sequence[Any], growing: frozenset[int]) -> Call:
+        """Take arguments apart."""
+        tensors, rebuild = flatten(tuple(arguments))
+        grows = [position in growing for position, a in enumerate(arguments) for _ in flatten(a)[0]]
+        return cls(tensors, rebuild, grows)
+
+    def holds(self, other: Call) -> bool:
+        """Whether another call fits into the memory of this one."""
+        return len(self.tensors) == len(other.tensors) and all(
+            _form(mine, grows=grows) == _form(given, grows=grows) and (not grows or len(given) <= len(mine))
+            for mine, given, grows in zip(self.tensors, other.tensors, self.grows, strict=True)
+        )
+
+    def is_outgrown_by(self, other: Call) -> bool:
+        """Whether another call would fit but for the length of what may grow."""
+        if len(self.tensors) != len(other.tensors):
+            return False
+        pairs = list(zip(self.tensors, other.tensors, self.grows, strict=True))
+        alike = all(_form(mine, grows=grows) == _form(given, grows=grows) for mine, given, grows in pairs)
+        return alike and any(grows and len(given) > len(mine) for mine, given, grows in pairs)
+
+
+class FunctionRecording:
+    """Fixed memory and two tracks of one function.
+
+    Args:
+        region: whose function it is.
+        call: the first arguments.
+
+    Attributes:
+        call: fixed copies of them.
+        autocast: arithmetic of the forward pass.
+    """
+
+    def __init__(self, region: FunctionRegion, call: Call) -> None:
+        self.region = region
+        self.autocast = Autocast.current(region.device)
+        with torch.no_grad():
+            fixed = [t.detach().clone().requires_grad_(t.requires_grad) for t in call.tensors]
+        self.call = Call(fixed, call.rebuild, call.grows)
+        self.generation = 0
+        self._live: list[Tensor] = []
+        self._rebuild: Rebuild | None = None
+        self._trained: list[Tensor] = [p for p in region.module.parameters() if p.requires_grad]
+        self._written: tuple[int, ...] = ()
+        self._anchor = torch.zeros((), device=region.device, requires_grad=True)
+        region.tape.rehearse(self._rehearse, region.warmup)
+        self._live = []  # with it go the activations of the rehearsal
+        self._forward: Track = region.tape.record(self._run_forward)
+        self._fixed_gradients = [torch.zeros_like(o) if o.requires_grad else None for o in self._live]
+        self._backward: Track = region.tape.record(self._run_backward)
+
+    def __call__(self, call: Call) -> Any:
+        """Replay the forward pass for other arguments."""
+        outputs = _Replay.apply(self, self._anchor, *call.tensors)  # type: ignore[no-untyped-call]
+        assert self._rebuild is not None
+        return self._rebuild(outputs)
+
+    def forward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Copy arguments in, replay, and hand the outputs out."""
+        self.generation += 1
+        _fill(self.call.tensors, tensors)
+        self._forward.replay()
+        return [self.region.hand_out(output) for output in self._forward.outputs]
+
+    def differentiable(self) -> list[bool]:
+        """For each output whether it has a gradient."""
+        return [gradient is not None for gradient in self._fixed_gradients]
+
+    def backward(self, gradients: Sequence[Tensor | None]) -> list[Tensor | None]:
+        """Copy gradients of the outputs in, replay, give parameters theirs and return those of the arguments."""
+        for fixed, given in zip(self._fixed_gradients, gradients, strict=True):
+            if fixed is not None and given is None:
+                fixed.zero_()
+        given_gradients = [
+            (fixed, given)
+            for fixed, given in zip(self._fixed_gradients, gradients, strict=True)
+            if fixed is not None and given is not None
+        ]
+        _fill([fixed for fixed, _ in given_gradients], [given for _, given in given_gradients])
+        places = self.region.gradients
+        before = places.set_aside() if places is not None else None
+        self._backward.replay()
+        if places is not None:
+            places.hand_out(self._written, before)
+        found = iter(self._backward.outputs)
+        return [next(found).detach() if t.requires_grad else None for t in self.call.tensors]
+
+    def _rehearse(self) -> None:
+        self._run_forward()
+        self._differentiate([torch.zeros_like(output) for output in self._live if output.requires_grad])
+
+    def _run_forward(self) -> list[Tensor]:
+        with torch.enable_grad(), self.autocast.entered():
+            value = self.region.module(*self.call.rebuild(self.call.tensors))
+        self._live, self._rebuild = flatten(value)
+        return self._live
+
+    def _run_backward(self) -> list[Tensor]:
+        found = self._differentiate([gradient for gradient in self._fixed_gradients if gradient is not None])
+        sources = self._sources()
+        count = len(sources) - len(self._trained)
+        self._write(found[count:])
+        zeros = (torch.zeros_like(s) for s in sources[:count])
+        return [z if g is None else g for g, z in zip(found[:count], zeros, strict=True)]
+
+    def _differentiate(self, gradients: Sequence[Tensor]) -> Sequence[Tensor | None]:
+        """Gradients of the arguments and parameters, outside autocast as in a step."""
+        outputs = [output for output in self._live if output.requires_grad]
+        with torch.autocast(self.region.device.type, enabled=False):
+            # The saved tensors stay (retain_graph): tracks that are recorded later must not lie in their memory.
+            return torch.autograd.grad(outputs, self._sources(), gradients, allow_unused=True, retain_graph=True)
+
+    def _write(self, found: Sequence[Tensor | None]) -> None:
+        """Bring the gradients of the parameters to their places."""
+        places = self.region.gradients
+        if places is None:
+            return
+        position = {id(p): i for i, p in enumerate(places.parameters)}
+        pairs = [(position[id(p)], g) for p, g in zip(self._trained, found, strict=True) if g is not None]
+        self._written = tuple(i for i, _ in pairs)
+        with torch.no_grad():
+            torch._foreach_copy_([places.places[i] for i in self._written], [g for _, g in pairs])
+
+    def _sources(self) -> list[Tensor]:
+        return [t for t in self.call.tensors if t.requires_grad] + self._trained
+
+
+class _Replay(torch.autograd.Function):
+    """Puts a recording into the graph of the step."""
+
+    @staticmethod
+    def forward(ctx: Any, recording: FunctionRecording, anchor: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
+        outputs = recording.forward(tensors)
+        ctx.recording, ctx.generation = recording, recording.generation
+        ctx.set_materialize_grads(False)
+        flags = recording.differentiable()
+        ctx.mark_non_differentiable(*[o for o, flag in zip(outputs, flags, strict=True) if not flag])
+        return tuple(outputs)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        if ctx.generation != ctx.recording.generation:
+            raise RunError(
+                f"capture={ctx.recording.region.name}: a backward pass came after a later forward pass, whose values "
+                "have taken the place of its own. Leave that part out of capture=... for such a training step."
+            )
+        return (None, None, *ctx.recording.backward(gradients))
+
+
+class Autocast:
+    """The arithmetic that autocast sets."""
+
+    def __init__(self, device_type: str, dtype: torch.dtype, *, enabled: bool) -> None:
+        self._key = (device_type, dtype, enabled)
+
+    @classmethod
+    def current(cls, device: torch.device) -> Autocast:
+        """Read it where the call is made."""
+        kind = device.type
+        return cls(kind, torch.get_autocast_dtype(kind), enabled=torch.is_autocast_enabled(kind))
+
+    def entered(self) -> torch.autocast:
+        """The same without its cache: cast weights would outlive the recording that made them."""
+        kind, dtype, enabled = self._key
+        return torch.autocast(kind, dtype=dtype, enabled=enabled, cache_enabled=False)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Autocast) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+@contextmanager
+def _buffers_kept(module: nn.Module) -> Iterator[None]:
+    """Put buffers back after the rehearsal: statistics advance there."""
+    buffers = list(module.buffers())
+    before = [buffer.clone() for buffer in buffers]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for buffer, value in zip(buffers, before, strict=True):
+                buffer.copy_(value)
+
+
+def _form(tensor: Tensor, *, grows: bool) -> tuple[object, ...]:
+    shape = tensor.shape[1:] if grows else tensor.shape
+    stride = tensor.stride()[1:] if grows else tensor.stride()
+    return shape, stride, tensor.dtype, tensor.device, tensor.requires_grad
+
+
+@torch.no_grad()
+def _fill(fixed: Sequence[Tensor], given: Sequence[Tensor]) -> None:
+    """Copy tensors into fixed ones, shorter ones into their front with zeros behind; what lies there already stays."""
+    for place, tensor in zip(fixed, given, strict=True):
+        if place.data_ptr() == tensor.data_ptr():
+            continue
+        if place.shape == tensor.shape:
+            place.copy_(tensor)
+        else:
+            place[: len(tensor)].copy_(tensor)
+            place[len(tensor) :].zero_()

@@ -1,0 +1,72 @@
+"""Gradients at fixed places: what a recording writes and another one reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+ALIGNMENT = 64
+"""Elements; the allocator aligns gradients no less, and reductions choose their order by it."""
+
+
+class GradientPlaces:
+    """One place in memory for the gradient of each parameter of a fit.
+
+    Args:
+        parameters: of one type and device.
+    """
+
+    def __init__(self, parameters: Sequence[Tensor]) -> None:
+        self.parameters = list(parameters)
+        like = self.parameters[0]
+        starts, stop = [], 0
+        for parameter in self.parameters:
+            starts.append(stop)
+            stop += -(-parameter.numel() // ALIGNMENT) * ALIGNMENT
+        self.flat = torch.zeros(stop, dtype=like.dtype, device=like.device)
+        self.places = [
+            self.flat.as_strided(parameter.shape, parameter.stride(), start)
+            for start, parameter in zip(starts, self.parameters, strict=True)
+        ]
+
+    def connected(self) -> tuple[int, ...]:
+        """Positions of the parameters that have a gradient."""
+        return tuple(i for i, parameter in enumerate(self.parameters) if parameter.grad is not None)
+
+    def adopt(self) -> None:
+        """Move the gradients that lie elsewhere to their places."""
+        pairs = [
+            (place, parameter, parameter.grad)
+            for place, parameter in zip(self.places, self.parameters, strict=True)
+            if parameter.grad is not None and parameter.grad is not place
+        ]
+        if pairs:
+            torch._foreach_copy_([place for place, _, _ in pairs], [gradient for _, _, gradient in pairs])
+            for place, parameter, _ in pairs:
+                parameter.grad = place
+
+    def set_aside(self) -> Tensor | None:
+        """Copy what has been accumulated so far, before something overwrites the places; None: nothing has."""
+        if all(parameter.grad is None for parameter in self.parameters):
+            return None
+        self.adopt()
+        return self.flat.clone()
+
+    def hand_out(self, written: Sequence[int], before: Tensor | None) -> None:
+        """Give parameters the gradients that were written to their places.
+
+        Args:
+            written: positions of the parameters.
+            before: what `set_aside` returned; added to them.
+        """
+        if before is not None:
+            had = [i for i in written if self.parameters[i].grad is not None]
+            earlier = [before.as_strided(p.shape, p.stride(), p.storage_offset()) for p in self._places(had)]
+            torch._foreach_add_(self._places(had), earlier)
+        for i in written:
+            self.parameters[i].grad = self.places[i]
+
+    def _places(self, positions: Sequence[int]) -> list[Tensor]:
+        return [self.places[i] for i in positions]

@@ -1,0 +1,98 @@
+"""The recordings of one fit: made from the options of ``capture``, kept together, closed together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lucid_yolo.optim.flat import FlatOptimizer
+from lucid_yolo.optim.musgd import MOMENTUM, MOVE, ORTHOGONALIZATION
+from lucid_yolo.perf.capture.function import FunctionRegion
+from lucid_yolo.perf.capture.gradients import GradientPlaces
+from lucid_yolo.perf.capture.region import Account, Region
+from lucid_yolo.perf.capture.routine import RecordedClip, RecordedParts, RoutineRegion
+from lucid_yolo.perf.capture.tape import Tape
+
+TARGETS = 1
+"""Position of the targets among the arguments of a loss: their rows may grow."""
+
+
+class Recorder:
+    """Makes recordable parts and keeps them.
+
+    Args:
+        tape: records.
+        device: of the step.
+        parameters: what is trained.
+        warmup: calls before a recording, by option of ``capture``; an option that is not named is not recorded.
+    """
+
+    def __init__(
+        self, tape: Tape, *, device: torch.device, parameters: Sequence[Tensor], warmup: Mapping[str, int]
+    ) -> None:
+        self._tape = tape
+        self._device = device
+        self._warmup = warmup
+        self._regions: list[Region] = []
+        self._gradients = GradientPlaces([p for p in parameters if p.requires_grad])
+
+    def network(self, model: nn.Module) -> Callable[..., Any]:
+        """The forward and backward pass of a network, called as the network."""
+        return self._function("network", model, gradients=self._gradients)
+
+    def loss(self, loss: nn.Module) -> Callable[..., Any]:
+        """Assignment and losses with their backward pass, called as the loss; what it returns are copies."""
+        return self._function("loss", loss, growing=(TARGETS,), hand_out=Tensor.clone)
+
+    def clip(self, otherwise: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        """The gradient norm and the scaling by it, called as ``clip_gradients``."""
+        name = "gradient_norm"
+        return RecordedClip(self._routine(name), self._gradients) if name in self._warmup else otherwise
+
+    def attach(self, optimizer: FlatOptimizer) -> None:
+        """Record the parts of an optimizer's update."""
+        names = {ORTHOGONALIZATION: "orthogonalization", MOMENTUM: "updates", MOVE: "updates"}
+        regions = {part: self._routine(name) for part, name in names.items() if name in self._warmup}
+        if regions:
+            optimizer.run_part = RecordedParts(regions, lambda: optimizer.update_allowed)
+
+    def outcomes(self) -> dict[str, Mapping[str, str | int | float]]:
+        """What happened, by row of the plan; parts of one option are added up."""
+        merged: dict[str, Account] = {}
+        for region in self._regions:
+            merged[region.name] = _sum(merged[region.name], region.account) if region.name in merged else region.account
+        return {f"capture.{name}": account.as_outcome() for name, account in merged.items()}
+
+    def close(self) -> None:
+        """Drop every recording and its memory."""
+        for region in self._regions:
+            region.close()
+
+    def _function(self, name: str, module: nn.Module, **settings: Any) -> Callable[..., Any]:
+        if name not in self._warmup:
+            return module
+        region = FunctionRegion(
+            name, module, tape=self._tape, device=self._device, warmup=self._warmup[name], **settings
+        )
+        self._regions.append(region)
+        return region
+
+    def _routine(self, name: str) -> RoutineRegion:
+        region = RoutineRegion(name, tape=self._tape, device=self._device, warmup=self._warmup[name])
+        self._regions.append(region)
+        return region
+
+
+def _sum(one: Account, other: Account) -> Account:
+    return Account(
+        recordings=one.recordings + other.recordings,
+        replays=one.replays + other.replays,
+        native_calls=one.native_calls + other.native_calls,
+        native_reason=one.native_reason or other.native_reason,
+        setup_seconds=one.setup_seconds + other.setup_seconds,
+        reserved_mib=one.reserved_mib + other.reserved_mib,
+        retired=one.retired or other.retired,
+    )

@@ -1,0 +1,162 @@
+"""What every recorded part of a step has in common: its state, its account, the ways into and out of a recording."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+
+import torch
+
+from lucid_yolo.config.errors import RunError
+from lucid_yolo.perf.capture.tape import Tape
+
+MIB = 1024 * 1024
+MAX_RECORDINGS = 6
+"""Recordings of one part in a fit. What changes more often costs more than it saves, and takes memory each time."""
+
+
+class State(StrEnum):
+    """Where a part stands."""
+
+    IDLE = "idle"
+    RECORDING = "recording"
+    REPLAYING = "replaying"
+    RETIRED = "retired"
+    CLOSED = "closed"
+
+
+@dataclass
+class Account:
+    """What happened to a part in a fit.
+
+    Attributes:
+        recordings: how often it was recorded.
+        replays: calls that were replayed.
+        native_calls: calls that were computed as without the flag.
+        native_reason: why the last of them was.
+        setup_seconds: time that the recordings took.
+        reserved_mib: device memory that they took.
+        retired: why the part is recorded no more; empty: it still is.
+    """
+
+    recordings: int = 0
+    replays: int = 0
+    native_calls: int = 0
+    native_reason: str = ""
+    setup_seconds: float = 0.0
+    reserved_mib: float = 0.0
+    retired: str = ""
+
+    def as_outcome(self) -> Mapping[str, str | int | float]:
+        """Entries of the plan; reasons only where there are any."""
+        values: dict[str, str | int | float] = {
+            "recordings": self.recordings,
+            "replays": self.replays,
+            "native_calls": self.native_calls,
+            "setup_seconds": round(self.setup_seconds, 3),
+            "reserved_mib": round(self.reserved_mib, 1),
+        }
+        reasons = {"native_reason": self.native_reason, "retired": self.retired}
+        return values | {name: reason for name, reason in reasons.items() if reason}
+
+
+class Region:
+    """A part of the step that can be recorded.
+
+    Args:
+        name: option of ``capture`` that switches it on.
+        tape: records.
+        device: of the step.
+        warmup: calls before a recording.
+    """
+
+    def __init__(self, name: str, tape: Tape, *, device: torch.device, warmup: int) -> None:
+        self.name = name
+        self.account = Account()
+        self.state = State.IDLE
+        self.tape = tape
+        self.device = device
+        self.warmup = warmup
+        self._stream: int | None = None
+
+    @property
+    def replays(self) -> bool:
+        """Whether calls may still be recorded or replayed."""
+        return self.state not in (State.RETIRED, State.CLOSED)
+
+    def native(self, reason: str) -> None:
+        """Count a call that is computed as without the flag."""
+        self.account.native_calls += 1
+        self.account.native_reason = reason
+
+    def retire(self, reason: str) -> None:
+        """Give the recording up for the rest of the fit, once, with a warning."""
+        if not self.replays:
+            return
+        self.state = State.RETIRED
+        self.account.retired = reason
+        self.release()
+        warnings.warn(
+            f"capture={self.name}: {reason}; the recording was given up, the rest of this run computes that part "
+            "without it",
+            stacklevel=2,
+        )
+
+    def close(self) -> None:
+        """End with the fit."""
+        self.state = State.CLOSED
+        self.release()
+
+    def release(self) -> None:
+        """Drop recordings and the memory they hold."""
+        raise NotImplementedError
+
+    def on_other_stream(self) -> bool:
+        """Whether the current stream is not the one of the recording."""
+        return self._stream is not None and self._stream != self.tape.stream()
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Make a recording: keep account, and turn a failure into an error that names the option.
+
+        Raises:
+            RunError: the recording failed. What it changed on the way was put back by whoever recorded.
+        """
+        began, reserved, before = time.perf_counter(), self.tape.reserved(), self.state
+        if self.account.recordings:
+            self.tape.renew()
+        self.state = State.RECORDING
+        try:
+            with _random_state_kept(self.device):
+                yield
+        except torch.OutOfMemoryError:
+            self.state = State.RETIRED
+            self.release()
+            raise
+        except Exception as error:
+            self.state = State.RETIRED
+            self.account.retired = f"recording failed: {type(error).__name__}"
+            self.release()
+            first = (str(error).strip().splitlines() or [""])[0]
+            raise RunError(
+                f"Recording {self.name} (capture={self.name}) failed: {type(error).__name__}: {first} "
+                "Weights, statistics and gradients are as they were before. Leave it out of capture=... to train."
+            ) from error
+        assert before is not State.CLOSED
+        self.state = State.REPLAYING
+        self._stream = self.tape.stream()
+        self.account.recordings += 1
+        self.account.setup_seconds += time.perf_counter() - began
+        self.account.reserved_mib += max(0, self.tape.reserved() - reserved) / MIB
+
+
+@contextmanager
+def _random_state_kept(device: torch.device) -> Iterator[None]:
+    """Put the random states back: a warm-up may draw, and a run with the flag draws what a run without it does."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices, device_type="cuda"):
+        yield

@@ -1,0 +1,166 @@
+"""Recording of functions that work in place: the gradient norm and the parts of an update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lucid_yolo.optim.clip import clip_gradients
+from lucid_yolo.optim.flat import FlatGroup, run_directly
+from lucid_yolo.perf.capture.gradients import GradientPlaces
+from lucid_yolo.perf.capture.region import MAX_RECORDINGS, Region
+from lucid_yolo.perf.capture.tape import Tape, Track
+
+
+@dataclass(frozen=True)
+class _Routine:
+    """A recorded function.
+
+    Attributes:
+        owner: what it was recorded for; the same object means the same memory.
+        baked: values that the recording holds.
+        inputs: fixed copies of the tensors that were handed in.
+        track: the recording.
+    """
+
+    owner: object
+    baked: tuple[object, ...]
+    inputs: list[Tensor]
+    track: Track
+
+
+class RoutineRegion(Region):
+    """One function of fixed memory."""
+
+    def __init__(self, name: str, *, tape: Tape, device: torch.device, warmup: int) -> None:
+        super().__init__(name, tape, device=device, warmup=warmup)
+        self._routine: _Routine | None = None
+
+    def run(
+        self,
+        owner: object,
+        baked: tuple[object, ...],
+        function: Callable[..., Sequence[Tensor] | None],
+        tensors: Sequence[Tensor],
+        *,
+        changes: Callable[[], Sequence[Tensor]],
+    ) -> Sequence[Tensor]:
+        """Do what ``function(*tensors)`` does, recorded where that is possible.
+
+        Args:
+            owner: holds the memory that the function works on; another one is recorded anew.
+            baked: values that the recording holds; others are recorded anew.
+            function: returns tensors or nothing.
+            tensors: further arguments, of the same form at every call.
+            changes: what the function changes in place; put back after the rehearsal.
+
+        Returns:
+            The function's tensors; of a recording, good until its next replay.
+        """
+        known = self._routine is not None and self._routine.owner is owner and self._routine.baked == baked
+        if not known and self.account.recordings == MAX_RECORDINGS:
+            self.retire(f"what it works on changed more than {MAX_RECORDINGS} times")
+        reason = self.account.retired or ("another stream is current" if self.on_other_stream() else "")
+        if reason or not self.replays:
+            self.native(reason or "the fit is over")
+            return function(*tensors) or ()
+        if not known:
+            self._record(owner, baked, function, tensors, changes())
+        assert self._routine is not None
+        fill = [(p, t) for p, t in zip(self._routine.inputs, tensors, strict=True) if p.data_ptr() != t.data_ptr()]
+        if fill:
+            torch._foreach_copy_([place for place, _ in fill], [tensor for _, tensor in fill])
+        self.account.replays += 1
+        self._routine.track.replay()
+        return self._routine.track.outputs
+
+    def release(self) -> None:
+        """Drop the recording."""
+        self._routine = None
+
+    def _record(
+        self,
+        owner: object,
+        baked: tuple[object, ...],
+        function: Callable[..., Sequence[Tensor] | None],
+        tensors: Sequence[Tensor],
+        changes: Sequence[Tensor],
+    ) -> None:
+        self._routine = None
+        inputs = [tensor.clone() for tensor in tensors]
+        before = [tensor.clone() for tensor in changes]
+        with self.recording():
+            try:
+                self.tape.rehearse(lambda: function(*inputs), self.warmup)
+                track = self.tape.record(lambda: function(*inputs) or ())
+            finally:
+                for tensor, value in zip(changes, before, strict=True):
+                    tensor.copy_(value)
+            self._routine = _Routine(owner, baked, inputs, track)
+
+
+class RecordedClip:
+    """The gradient norm and the scaling by it, recorded; called as ``clip_gradients``.
+
+    Args:
+        region: keeps the recording.
+        gradients: places of all gradients that are clipped.
+    """
+
+    def __init__(self, region: RoutineRegion, gradients: GradientPlaces) -> None:
+        self._region = region
+        self._gradients = gradients
+
+    @torch.no_grad()
+    def __call__(self, parameters: Sequence[Tensor], max_norm: float | None) -> Tensor:
+        """Clip in place and return the 0-d norm before; see ``clip_gradients``."""
+        if max_norm is None or max_norm <= 0:
+            self._region.native("clipping is switched off")
+            return clip_gradients(parameters, max_norm)
+        gradients = self._gradients
+        gradients.adopt()
+        found = self._region.run(
+            gradients,
+            (max_norm, gradients.connected()),
+            lambda: [clip_gradients(parameters, max_norm)],
+            (),
+            changes=lambda: [gradients.flat],
+        )
+        return found[0].clone()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., Tensor]:
+        """Clipping without a recording: that belongs to one fit."""
+        return clip_gradients
+
+
+class RecordedParts:
+    """Runs the parts of an update, some of them recorded; a ``PartRunner``.
+
+    Args:
+        regions: recorded parts by name.
+        optimizer_switch: returns the tensor that allows or skips an update, whose place the recordings keep.
+    """
+
+    def __init__(self, regions: dict[str, RoutineRegion], switch: Callable[[], Tensor | None]) -> None:
+        self._regions = regions
+        self._switch = switch
+
+    def __call__(
+        self, part: str, flat: FlatGroup, function: Callable[..., Sequence[Tensor] | None], *tensors: Tensor
+    ) -> Sequence[Tensor]:
+        """Run one part."""
+        region = self._regions.get(part)
+        if region is None:
+            return run_directly(part, flat, function, *tensors)
+        switch = self._switch()
+        return region.run(
+            flat,
+            (None if switch is None else switch.data_ptr(),),
+            lambda *given: function(flat, *given),
+            tensors,
+            changes=lambda: [flat.update, *flat.state.values(), *flat.counters.values(), *flat.parameters],
+        )

@@ -1,0 +1,93 @@
+"""CUDA graphs: the only module that names them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """One recorded function.
+
+    Attributes:
+        outputs: its tensors; every replay writes them anew.
+        replay: does what the function did, with what is in memory now.
+    """
+
+    outputs: Sequence[Tensor]
+    replay: Callable[[], None]
+
+
+class Tape(Protocol):
+    """Records functions that read and write fixed memory."""
+
+    def rehearse(self, function: Callable[[], object], times: int) -> None:
+        """Run a function a few times apart from the step: libraries choose and load what they need."""
+        ...
+
+    def record(self, function: Callable[[], Sequence[Tensor]]) -> Track:
+        """Record a function; nothing has been computed when this returns."""
+        ...
+
+    def reserved(self) -> int:
+        """Bytes that are reserved on the device."""
+        ...
+
+    def stream(self) -> int:
+        """Identity of the stream that would replay now."""
+        ...
+
+    def renew(self) -> None:
+        """Give what is recorded from now on memory of its own."""
+        ...
+
+
+class CudaTape:
+    """Records CUDA graphs that share one pool of memory.
+
+    Temporaries of one graph may lie where those of another one lie, so graphs are replayed in the order in which they
+    were recorded. A graph that is recorded later, in the place of another one, needs `renew`.
+
+    Args:
+        device: a CUDA device.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self.renew()
+
+    def rehearse(self, function: Callable[[], object], times: int) -> None:
+        """Run on the stream that records."""
+        self._stream.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(self._stream):
+            for _ in range(times):
+                function()
+        torch.cuda.current_stream(self._device).wait_stream(self._stream)
+        torch.cuda.synchronize(self._device)
+
+    def record(self, function: Callable[[], Sequence[Tensor]]) -> Track:
+        """Record one graph."""
+        graph = torch.cuda.CUDAGraph()
+        # Other threads (the one that pins memory) may go on calling CUDA meanwhile.
+        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
+            outputs = function()
+        return Track(outputs, graph.replay)
+
+    def reserved(self) -> int:
+        """Bytes of the caching allocator."""
+        return torch.cuda.memory_reserved(self._device)
+
+    def stream(self) -> int:
+        """Handle of the current stream."""
+        handle: int = torch.cuda.current_stream(self._device).cuda_stream
+        return handle
+
+    def renew(self) -> None:
+        """Begin a new pool."""
+        self._pool = torch.cuda.graph_pool_handle()

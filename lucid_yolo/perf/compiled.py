@@ -1,0 +1,134 @@
+"""``compile=step``: network, assignment and losses as one graph of torch.compile.
+
+A function is compiled and no module: parameter names, state dict, averaged weights and checkpoints stay what they
+are. Compiling the network alone would leave out the assignment and the losses, where the many small kernels are.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from types import FunctionType
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from lucid_yolo.config.errors import RunError
+from lucid_yolo.data.batch import Targets
+from lucid_yolo.perf.objective import Mark, unheard
+from lucid_yolo.perf.plan import Scalar
+
+Predicted = TypeVar("Predicted")
+Losses = TypeVar("Losses")
+
+
+class CompiledObjective(Generic[Predicted, Losses]):
+    """Computes ``loss(model(images), targets)`` from a compiled graph.
+
+    The number of images and of target rows are dynamic: one graph serves every batch, with and without objects. Dynamo
+    makes a graph of its own for a size of 0 or 1 whatever it is told; rows come in bucket sizes, which are larger,
+    so that only a batch of one image meets this. Another precision or mode makes another graph.
+
+    Args:
+        model: network; called with images.
+        loss: objective; called with what the network returns and the targets.
+        backend: what makes code of the graph, a name that torch.compile knows.
+    """
+
+    def __init__(
+        self,
+        model: Callable[[Tensor], Predicted],
+        loss: Callable[[Predicted, Targets], Losses],
+        *,
+        backend: str = "inductor",
+    ) -> None:
+        self._model = model
+        self._loss = loss
+        self._backend = backend
+        self._graphs = 0
+        self._seconds = 0.0
+        self._inactive = ""
+
+        def objective(images: Tensor, targets: Targets) -> Losses:
+            return loss(model(images), targets)
+
+        self._compiled: Callable[[Tensor, Targets], Losses] = torch.compile(
+            with_own_code(objective), backend=self._count_graph, fullgraph=True
+        )
+
+    def __call__(self, images: Tensor, targets: Targets, mark: Mark = unheard) -> Losses:
+        """Compute the losses of a batch, with gradients.
+
+        Args:
+            images: (B, 3, S, S), as the network takes them.
+            targets: packed objects, T rows.
+            mark: hears when all of it is done: network and loss are one graph.
+
+        Returns:
+            What the objective returns.
+
+        Raises:
+            RunError: the graph cannot be made.
+        """
+        if self._inactive:
+            return self._loss(self._model(images), targets)
+        for tensor in (images, targets.image_index, targets.classes, targets.boxes, targets.valid):
+            if tensor.shape[0] > 1:
+                torch._dynamo.mark_dynamic(tensor, 0)
+        graphs, begun = self._graphs, time.perf_counter()
+        try:
+            losses = self._compiled(images, targets)
+            mark("forward")
+            return losses
+        except torch._dynamo.exc.FailOnRecompileLimitHit:
+            self._retire()
+            return self._loss(self._model(images), targets)
+        except torch._dynamo.exc.TorchDynamoException as error:
+            reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+            raise RunError(f"compile=step failed: {reason} Set compile=none to train without it.") from error
+        finally:
+            if self._graphs > graphs:
+                self._seconds += time.perf_counter() - begun
+
+    def outcome(self) -> Mapping[str, Scalar]:
+        """What happened, for the run plan: graphs, recompilations, seconds of compiling, why it stopped if it did."""
+        found: dict[str, Scalar] = {
+            "graphs": self._graphs,
+            "recompiles": max(self._graphs - 1, 0),
+            "setup_seconds": round(self._seconds, 3),
+        }
+        return {**found, "inactive": self._inactive} if self._inactive else found
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledObjective[Predicted, Losses]:
+        """The same of copied modules, not compiled yet."""
+        return CompiledObjective(deepcopy(self._model, memo), deepcopy(self._loss, memo), backend=self._backend)
+
+    def _count_graph(self, graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        self._graphs += 1
+        make: Callable[..., Any] = torch._dynamo.lookup_backend(self._backend)
+        code: Callable[..., Any] = make(graph, inputs)
+        return code
+
+    def _retire(self) -> None:
+        limit = torch._dynamo.config.recompile_limit
+        self._inactive = f"torch.compile reached its limit of {limit} graphs for one function"
+        warnings.warn(
+            f"compile=step is not active any more: {self._inactive}, the run goes on without it. "
+            "TORCH_LOGS=recompiles tells what changed from step to step.",
+            stacklevel=3,
+        )
+
+
+def with_own_code(function: Callable[..., Losses]) -> Callable[..., Losses]:
+    """Copy a function together with its code object.
+
+    Dynamo keeps graphs, and counts them against its limit, by code object: fits of one process must not share one.
+    """
+    assert isinstance(function, FunctionType)
+    copy: Callable[..., Losses] = FunctionType(
+        function.__code__.replace(), function.__globals__, function.__name__, None, function.__closure__
+    )
+    return copy

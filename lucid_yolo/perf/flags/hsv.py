@@ -1,0 +1,93 @@
+"""``hsv``: who changes the colours of training pictures, and ``hsv.fused``: whether one kernel does it."""
+
+from __future__ import annotations
+
+from lucid_yolo.config.schema import HsvName
+from lucid_yolo.perf.flag import Choice, Flag
+from lucid_yolo.perf.rules import Facts, Kind, Rule, Stage
+
+CAPABILITY = (8, 0)
+"""Oldest compute capability that the kernel is built for."""
+
+
+def _selects(facts: Facts, *names: HsvName) -> bool:
+    return facts.config.hsv.selected in names
+
+
+def _may_fuse(facts: Facts) -> bool:
+    """Whether the kernel is asked for and ``hsv`` itself is active."""
+    return _selects(facts, HsvName.DEVICE) and facts.machine.accelerator == "cuda"
+
+
+def _choose_fused(facts: Facts) -> Choice:
+    if _selects(facts, HsvName.DEVICE) and not _may_fuse(facts):
+        return Choice(value=False, reason="the workers change the colours in this run")
+    return Choice(value=_may_fuse(facts))
+
+
+FLAGS = (
+    Flag(
+        key="hsv",
+        option="hsv=worker|device|device_native",
+        summary="Who changes the colours of training pictures: the loader's workers, or the device, which then scales "
+        "them in the same pass. The same bytes either way.",
+        requested=lambda facts: str(facts.config.hsv.selected),
+        choose=lambda facts: Choice(value=str(facts.config.hsv.selected)),
+        fallback="worker",
+        rules=(
+            Rule(
+                id="hsv.needs-cuda",
+                stage=Stage.MACHINE,
+                kind=Kind.FALLBACK,
+                applies=lambda facts: (
+                    _selects(facts, HsvName.DEVICE, HsvName.DEVICE_NATIVE) and facts.machine.accelerator != "cuda"
+                ),
+                sentence="hsv={config.hsv.selected} needs a CUDA device, this run computes on {machine.accelerator} "
+                "({machine.accelerator_reason}); hsv=worker runs everywhere",
+            ),
+        ),
+    ),
+    Flag(
+        key="hsv.fused",
+        option="hsv=device",
+        summary="One kernel for colour and scaling within hsv=device; without it torch does the same in many small "
+        "steps, as with hsv=device_native.",
+        requested=lambda facts: _selects(facts, HsvName.DEVICE),
+        choose=_choose_fused,
+        fallback=False,
+        rules=(
+            Rule(
+                id="hsv.fused.needs-linux",
+                stage=Stage.MACHINE,
+                kind=Kind.FALLBACK,
+                applies=lambda facts: _may_fuse(facts) and facts.machine.os != "Linux",
+                sentence="the fused colour kernel needs Triton on Linux, this is {machine.os}; hsv=device_native does "
+                "without it",
+            ),
+            Rule(
+                id="hsv.fused.needs-capability",
+                stage=Stage.MACHINE,
+                kind=Kind.FALLBACK,
+                applies=lambda facts: _may_fuse(facts) and facts.machine.cuda_devices[0].capability < CAPABILITY,
+                sentence="the fused colour kernel needs a CUDA device of capability 8.0 or newer, "
+                "{machine.device_name} is older; hsv=device_native does without it",
+            ),
+            Rule(
+                id="hsv.fused.needs-triton",
+                stage=Stage.MACHINE,
+                kind=Kind.FALLBACK,
+                applies=lambda facts: _may_fuse(facts) and not facts.machine.triton,
+                sentence="the fused colour kernel needs Triton, which cannot be imported here; install triton, or set "
+                "hsv=device_native",
+            ),
+            Rule(
+                id="hsv.fused.needs-compiler",
+                stage=Stage.MACHINE,
+                kind=Kind.FALLBACK,
+                applies=lambda facts: _may_fuse(facts) and facts.machine.host_compiler is None,
+                sentence="the fused colour kernel needs a C compiler on the host, and none of $CC, cc, gcc and clang "
+                "was found; install one, or set hsv=device_native",
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,36 @@
+"""What a training step computes: network and loss, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from lucid_yolo.data.batch import Targets
+
+Mark = Callable[[str], None]
+"""Told the name of a part of the step when it ends."""
+
+
+def unheard(part: str) -> None:
+    """What a mark is while nobody measures."""
+
+
+class Objective:
+    """Network and loss, each perhaps recorded.
+
+    Args:
+        network: maps images (B, 3, S, S) to predictions.
+        loss: maps predictions and targets to losses.
+    """
+
+    def __init__(self, network: Callable[[Tensor], Any], loss: Callable[[Any, Targets], Any]) -> None:
+        self._network = network
+        self._loss = loss
+
+    def __call__(self, images: Tensor, targets: Targets, mark: Mark = unheard) -> Any:
+        """Compute the losses of a batch; ``mark`` hears when the network is done."""
+        predictions = self._network(images)
+        mark("forward")
+        return self._loss(predictions, targets)

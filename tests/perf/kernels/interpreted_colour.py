@@ -1,0 +1,28 @@
+"""Compares the colour kernel in Triton's interpreter with the workers; run as a script, it prints what it compared.
+
+A process of its own: Triton reads TRITON_INTERPRET when it is imported.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["TRITON_INTERPRET"] = "1"
+
+import torch
+
+from lucid_yolo.perf.kernels.colour import colour_and_scale
+from tests.ops.colours import GAINS, as_batch, from_workers, spread_colours
+
+
+def main() -> None:
+    for levels, dtype in ((44, torch.float32), (17, torch.float16)):  # sizes that are no multiple of a block
+        images, gains = as_batch(spread_colours(levels), GAINS)
+        found = colour_and_scale(images, gains, dtype=dtype)
+        assert found.is_contiguous(memory_format=torch.channels_last)
+        wrong = int((found != from_workers(images, gains).to(dtype)).sum())
+        print(f"{dtype}: {found.numel()} values, {wrong} differ")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""The compiled objective: one graph for every batch, the eager run's bits, and a way out where graphs run out."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from lucid_yolo.config.errors import RunError
+from lucid_yolo.data.batch import Targets
+from lucid_yolo.losses.detection import DetectionLoss, DetectionLosses
+from lucid_yolo.nn import blocks
+from lucid_yolo.nn.max_pool import GatherMaxPool
+from lucid_yolo.nn.model import Detector
+from lucid_yolo.perf.compiled import CompiledObjective
+from tests.perf.objectives import make_batch, make_objective
+
+SIZE = 64
+# images, objects, target rows
+BATCHES = [(4, 5, 8), (4, 0, 8), (4, 1, 8), (4, 5, 16), (2, 5, 8), (2, 0, 16)]
+
+
+def run(
+    objective: Callable[[Tensor, Targets], DetectionLosses],
+    network: Detector,
+    shape: tuple[int, int, int],
+    *,
+    bf16: bool,
+) -> list[Tensor]:
+    """Losses, gradients and the state afterwards, from the state before."""
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    batch, objects, rows = shape
+    images, targets = make_batch(SIZE, batch=batch, objects=objects, rows=rows)
+    with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+        losses = objective(images, targets)
+    losses.total.backward()
+    found = [losses.total.detach(), losses.parts, *(p.grad.clone() for p in network.parameters())]
+    found += [value.clone() for value in network.state_dict().values()]
+    network.zero_grad()
+    network.load_state_dict(before)
+    return found
+
+
+def pool_as_on_cuda(x: Tensor, window: int) -> Tensor:
+    result: Tensor = GatherMaxPool.apply(x, window)
+    return result
+
+
+@pytest.mark.parametrize("bf16", [False, True], ids=["float32", "bf16"])
+def test_one_graph_gives_the_bits_of_the_eager_run(bf16: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "max_pool", pool_as_on_cuda)
+    network, loss = make_objective(SIZE)
+    compiled = CompiledObjective(network, loss, backend="eager")
+    totals = []
+    for shape in BATCHES:
+        eager = run(lambda images, targets: loss(network(images), targets), network, shape, bf16=bf16)
+        found = run(compiled, network, shape, bf16=bf16)
+        assert len(eager) == len(found) > 300
+        assert all(torch.equal(a, b) for a, b in zip(eager, found, strict=True))
+        totals.append(float(found[0]))
+    assert len(set(totals)) >= 4  # a graph with the values of one batch in it would repeat them
+    outcome = compiled.outcome()
+    assert (outcome["graphs"], outcome["recompiles"]) == (1, 0)
+    assert float(outcome["setup_seconds"]) > 0
+    assert "inactive" not in outcome
+    # The modules are what they were.
+    assert list(network.state_dict()) == list(make_objective(SIZE)[0].state_dict())
+    assert (type(network), type(loss)) == (Detector, DetectionLoss)
+    parts = (*network.modules(), *loss.modules())
+    assert not any("forward" in vars(part) or part._compiled_call_impl is not None for part in parts)
+
+
+def test_what_changes_between_steps_reaches_the_graph() -> None:
+    network, loss = make_objective(SIZE)
+    compiled = CompiledObjective(network, loss, backend="eager")
+    images, targets = make_batch(SIZE, batch=2, objects=5, rows=8)
+    network.eval()  # no batch statistics: the same output twice
+    first = compiled(images, targets).parts
+    loss.set_epoch(9, 10)
+    network.head.one_to_one.box[0][-1].bias.data.add_(0.5)
+    changed = compiled(images, targets).parts
+    assert torch.equal(changed, loss(network(images), targets).parts)
+    assert not torch.equal(changed, first)
+    assert compiled.outcome()["graphs"] == 1
+
+
+def test_a_batch_of_one_image_has_a_graph_of_its_own() -> None:
+    network, loss = make_objective(SIZE)
+    compiled = CompiledObjective(network, loss, backend="eager")
+    for batch, objects in ((4, 5), (1, 1), (1, 0), (3, 5)):
+        images, targets = make_batch(SIZE, batch=batch, objects=objects, rows=8)
+        network.eval()
+        assert torch.equal(compiled(images, targets).total, loss(network(images), targets).total)
+    assert compiled.outcome()["graphs"] == 2
+
+
+class Mean(nn.Module):
+    """A network that is quick to trace."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images.mean((1, 2, 3)) * self.weight
+
+
+def loss_of(predicted: Tensor, targets: Targets) -> Tensor:
+    return predicted.sum() + targets.boxes.sum()
+
+
+def expected(images: Tensor, targets: Targets) -> float:
+    return 2 * float(images.mean((1, 2, 3)).sum()) + float(targets.boxes.sum())
+
+
+def test_at_the_limit_the_run_goes_on_without_it_and_says_so_once() -> None:
+    network = Mean()
+    compiled = CompiledObjective(network, loss_of, backend="eager")
+    images, targets = make_batch(32, batch=2, objects=3, rows=4)
+    double, small = images.double(), images[..., :16, :]
+    with torch._dynamo.config.patch(recompile_limit=2):
+        for fine in (images, double, images):
+            assert compiled(fine, targets).item() == pytest.approx(expected(fine, targets))
+        with pytest.warns(UserWarning, match=r"compile=step is not active any more.*limit of 2 graphs") as caught:
+            total = compiled(small, targets)
+    assert len(caught) == 1
+    assert total.item() == pytest.approx(expected(small, targets))
+    assert compiled.outcome()["inactive"] == "torch.compile reached its limit of 2 graphs for one function"
+    assert (compiled.outcome()["graphs"], compiled.outcome()["recompiles"]) == (2, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert compiled(images, targets).item() == pytest.approx(expected(images, targets))
+    assert compiled.outcome()["graphs"] == 2
+
+
+def test_fits_of_one_process_do_not_share_the_limit() -> None:
+    images, targets = make_batch(32, batch=2, objects=3, rows=4)
+    with torch._dynamo.config.patch(recompile_limit=1):
+        fits = [CompiledObjective(Mean(), loss_of, backend="eager") for _ in range(3)]
+        for compiled in fits:
+            compiled(images, targets)
+    assert [compiled.outcome()["graphs"] for compiled in fits] == [1, 1, 1]
+    assert not any("inactive" in compiled.outcome() for compiled in fits)
+
+
+def test_a_copy_computes_with_the_copied_network_and_is_compiled_anew() -> None:
+    network = Mean()
+    compiled = CompiledObjective(network, loss_of, backend="eager")
+    images, targets = make_batch(32, batch=2, objects=3, rows=4)
+    compiled(images, targets)
+    copied_network, copied = copy.deepcopy((network, compiled))
+    with torch.no_grad():
+        copied_network.weight.fill_(0)
+    assert copied.outcome()["graphs"] == 0
+    assert copied(images, targets).item() == pytest.approx(float(targets.boxes.sum()))
+    assert compiled(images, targets).item() == pytest.approx(expected(images, targets))
+
+
+def test_a_step_that_reads_the_device_is_an_error_that_names_the_flag() -> None:
+    def reading(predicted: Tensor, targets: Targets) -> Tensor:
+        return predicted.sum() * (2 if bool(targets.valid.any()) else 1)
+
+    compiled = CompiledObjective(Mean(), reading, backend="eager")
+    with pytest.raises(RunError, match=r"compile=step failed: .*Set compile=none"):
+        compiled(*make_batch(32, batch=2, objects=3, rows=4))
