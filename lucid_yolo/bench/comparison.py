@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lucid_yolo.bench.arms import ArmRun
+from lucid_yolo.bench.notebook import as_html
 from lucid_yolo.bench.paired import PairedRatio, Verdict, break_even_epochs
 from lucid_yolo.config.workloads import Mark, MeasureName, Workload
 
@@ -252,7 +253,7 @@ class Comparison:
         for caption, (header, rows) in ((title, self.ratio_rows()), (None, self.median_rows())):
             shown = Table(title=caption, title_justify="left")
             for name in header:
-                shown.add_column(name, overflow="fold")
+                shown.add_column(name, overflow="fold", no_wrap=name == "verdict")
             for row in rows:
                 shown.add_row(*map(Text, row))
             parts.append(shown)
@@ -260,10 +261,7 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """Show the same in a notebook."""
-        console = Console(record=True, width=120, quiet=False)
-        with console.capture():
-            console.print(self)
-        return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+        return as_html(self)
 
 
 def _saved_an_epoch(run: ArmRun, base: ArmRun) -> float | None:

@@ -10,6 +10,8 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from lucid_yolo.bench.notebook import as_html
+
 PARTS = ("forward", "loss", "backward", "clip", "optimizer", "ema")
 LOOP = "loop"  # what lies between the parts: hooks, logging, the copy of the next batch
 
@@ -102,10 +104,7 @@ class StepProfile:
 
     def _repr_html_(self) -> str:
         """Show the same in a notebook."""
-        console = Console(record=True, width=120, quiet=False)
-        with console.capture():
-            console.print(self)
-        return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+        return as_html(self)
 
 
 def covered(intervals: Iterable[tuple[float, float]]) -> float:

@@ -9,6 +9,7 @@ from omegaconf import DictConfig
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 
+from lucid_yolo.bench.notebook import as_html
 from lucid_yolo.config.compose import to_root
 from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.engine.resolve import read_and_resolve
@@ -43,10 +44,7 @@ class PlanReport:
 
     def _repr_html_(self) -> str:
         """Show the same in a notebook."""
-        console = Console(record=True, width=120, file=None, quiet=False)
-        with console.capture():
-            console.print(self)
-        return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+        return as_html(self)
 
 
 def model_line(variant: str, model: Complexity, num_classes: int, image_size: int) -> str:

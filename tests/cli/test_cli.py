@@ -163,7 +163,10 @@ def test_flags_may_stand_between_overrides(capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["trian", "seed=1"], r"Name a verb first: train, validate, predict, plan, check. Did you mean 'train'?"),
+        (
+            ["trian", "seed=1"],
+            r"Name a verb first: train, validate, predict, plan, check, compare, profile. Did you mean 'train'?",
+        ),
         (["train", "--lr=3"], "unrecognized arguments: --lr=3"),
         (["train", "seed=0,1"], "add -m to run each of them"),
         (["train", "hydra.sweep.dir=x"], "has no effect on a single run"),
@@ -184,7 +187,7 @@ def test_refusals(arguments: list[str], message: str, capsys: pytest.CaptureFixt
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--help"]) == 0
     text = capsys.readouterr().out
-    assert all(f"\n  {verb:<10}{purpose}\n" in text for verb, purpose in cli.PURPOSES.items())
+    assert all(f"\n  {name:<10}{verb.purpose}\n" in text for name, verb in cli.VERBS.items())
     assert cli.main([]) == 0
     assert capsys.readouterr().out == text
     assert cli.main(["train", "-h"]) == 0
@@ -193,6 +196,11 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert "lucid_schema" not in text
     assert cli.main(["predict", "-h"]) == 0
     assert "save.overlay" in capsys.readouterr().out
+    for verb, setting in (("compare", "blocks"), ("profile", "warmup")):  # settings, and the overrides of a run
+        assert cli.main([verb, "-h"]) == 0
+        text = capsys.readouterr().out
+        assert f"\n  {setting}\n" in text
+        assert "optimizer   adamw, musgd, sgd" in text
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out == f"lucid-yolo {lucid_yolo.__version__}\n"
 

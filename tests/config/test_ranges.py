@@ -10,7 +10,7 @@ import pytest
 
 from lucid_yolo.config.ranges import ACCELERATORS, RANGES, TEXTS, Range, range_problem
 from lucid_yolo.config.schema import OPTIMIZERS, RootConfig
-from lucid_yolo.config.verbs import PredictConfig, ValidateConfig
+from lucid_yolo.config.verbs import CompareConfig, PredictConfig, ProfileConfig, ValidateConfig
 
 
 def numbers(kind: type, prefix: str = "") -> Iterator[str]:
@@ -26,12 +26,13 @@ def numbers(kind: type, prefix: str = "") -> Iterator[str]:
             yield key
 
 
-SCHEMA_NUMBERS = {*numbers(RootConfig), *numbers(ValidateConfig), *numbers(PredictConfig)}
+VERBS = (ValidateConfig, PredictConfig, CompareConfig, ProfileConfig)
+SCHEMA_NUMBERS = {*numbers(RootConfig), *(key for verb in VERBS for key in numbers(verb))}
 
 
 def test_every_number_of_the_schema_has_a_range_and_every_range_a_number() -> None:
     assert set(RANGES) == SCHEMA_NUMBERS
-    assert len(RANGES) == 61
+    assert len(RANGES) == 65
 
 
 @pytest.mark.parametrize(

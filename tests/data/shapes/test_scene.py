@@ -142,3 +142,19 @@ def test_other_sizes(size: int) -> None:
     scene = draw_scene((3, 0, 5), size=size)
     assert scene.image.shape == (size, size, 3)
     assert all(size - 1 >= max(shape.box) for shape in scene.shapes)
+
+
+def test_more_objects_on_a_wide_picture_are_smaller() -> None:
+    scenes = [draw_scene((0, 0, i), size=320, height=240, max_objects=15) for i in range(COUNT)]
+    counts = [len(scene.shapes) for scene in scenes]
+    assert 6.5 < np.mean(counts) < 9  # one to 15, less what finds no room
+    assert max(counts) > 10
+    for scene in scenes:
+        assert scene.image.shape == (240, 320, 3)
+        for shape in scene.shapes:
+            x1, y1, x2, y2 = shape.box
+            assert min(x1, y1) >= 1
+            assert (x2 <= 319, y2 <= 239) == (True, True)
+            # radius at most 48 / 160 of the shorter side, a square root of 5 / 15 smaller
+            assert max(x2 - x1, y2 - y1) <= 2 * 240 * 48 / 160 * (5 / 15) ** 0.5 + 0.2
+    assert max(shape.box[2] for scene in scenes for shape in scene.shapes) > 300  # the whole width is used

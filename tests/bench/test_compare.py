@@ -1,0 +1,284 @@
+"""Comparisons for real, on a processor, and the running of blocks with made-up runs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lucid_yolo as ly
+from lucid_yolo import cli
+from lucid_yolo.bench import arms, compare
+from lucid_yolo.bench.arms import explain, run_child, setup_seconds, summary_error
+from lucid_yolo.bench.compare import rotated, run_comparison
+from lucid_yolo.bench.comparison import Comparison
+from lucid_yolo.bench.ledger import read_ledger
+from lucid_yolo.config.errors import ConfigError, RunError
+from lucid_yolo.config.workloads import MeasureName, Workload, make_workload, read_workload
+
+ROW = {"requested": "on", "active": "on", "reason": "", "rule_id": None, "outcome": {}}
+
+
+def make_summary(**changes: Any) -> dict[str, Any]:
+    timing = {"total_seconds": 4.0, "step_ms_median": 2.0, "images_per_second": 10.0}
+    return {
+        "status": "finished", "error": None, "metrics": {"primary": 0.5}, "timing": timing, "memory": {}, "seed": 0,
+        "plan": {"magic": ROW}, "data": {"train_images": 4}, "device": "cpu", "driver": None,
+        "versions": {"torch": "9"}, "commit": "abc", "cores": 2, **changes,
+    }  # fmt: skip
+
+
+class Launched:
+    """Stands in for the child processes: notes them, and writes the summaries of runs that succeed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, fails: Sequence[str] = ()) -> None:
+        self.commands: list[list[str]] = []
+        self.fails = list(fails)
+        for module in (arms, compare):
+            monkeypatch.setattr(module, "run_child", self)
+
+    def __call__(self, arguments: Sequence[str], *, log: Path, timeout: float | None = None) -> int:
+        self.commands.append(list(arguments))
+        log.write_text("\nerror: it is not\npossible\n")
+        if log.stem in self.fails:
+            return 2
+        if arguments[0] == "train":
+            run_dir = Path(arguments[-1].partition("=")[2].strip("'"))
+            (run_dir / "checkpoints").mkdir(parents=True)
+            (run_dir / "summary.json").write_text(json.dumps(make_summary()))
+        return 0
+
+    @property
+    def order(self) -> list[str]:
+        places = [Path(line[-1].strip("'")) for line in self.commands if line[0] == "train"]
+        return [f"{place.parent.name} {place.name}" for place in places]
+
+
+def three_arms(blocks: int = 3) -> Workload:
+    return make_workload({"a": [], "b": ["seed=1"], "c": ["seed=2"]}, common=["model=s"], blocks=blocks)
+
+
+def test_rotation_gives_each_arm_each_place_once() -> None:
+    assert [rotated("abc", block) for block in range(4)] == [tuple("abc"), tuple("bca"), tuple("cab"), tuple("abc")]
+
+
+def test_blocks_rotate_and_each_arm_has_its_overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launched = Launched(monkeypatch)
+    report = run_comparison(three_arms(), tmp_path / "out", say=lambda line: None)
+    assert launched.commands[0] == ["plan", "model=s", "on_unmet=raise"]
+    assert launched.order == [
+        *("block_1 a", "block_1 b", "block_1 c"),
+        *("block_2 b", "block_2 c", "block_2 a"),
+        *("block_3 c", "block_3 a", "block_3 b"),
+    ]
+    place = tmp_path / "out" / "block_1" / "b"
+    assert launched.commands[2] == ["train", "model=s", "seed=1", "on_unmet=raise", f"run_dir='{place}'"]
+    assert sorted(path.name for path in place.iterdir()) == ["summary.json"]  # the weights are gone
+    assert [len(arm.ratios[MeasureName.COMPLETE_FIT].ratios) for arm in report.arms[1:]] == [3, 3]
+    assert Comparison.from_dict(json.loads((tmp_path / "out" / "report.json").read_text())) == report
+
+
+def test_a_failing_arm_says_why_and_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launched = Launched(monkeypatch, fails=["b"])
+    lines: list[str] = []
+    report = run_comparison(three_arms(2), tmp_path, say=lines.append)
+    assert len(launched.order) == 6
+    assert report.arms[1].errors == ("it is not possible",) * 2
+    assert report.arms[2].runs == 2
+    assert lines[1] == "block 1 of 2, b: failed: it is not possible"
+    assert not report.ok
+
+
+def test_a_comparison_goes_on_and_repeats_only_what_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launched = Launched(monkeypatch, fails=["b"])
+    run_comparison(three_arms(1), tmp_path, say=lambda line: None)
+    launched.fails.clear()
+    launched.commands.clear()
+    report = run_comparison(three_arms(2), tmp_path, say=lambda line: None)
+    assert launched.order == ["block_1 b", "block_2 b", "block_2 c", "block_2 a"]
+    assert report.ok
+    launched.commands.clear()
+    assert run_comparison(three_arms(2), tmp_path, say=lambda line: None).runs == report.runs
+    assert launched.commands == []
+
+
+def test_another_comparison_needs_another_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Launched(monkeypatch)
+    run_comparison(three_arms(1), tmp_path / "out", say=lambda line: None)
+    other = three_arms(1).narrowed(arms=["a", "c"])
+    with pytest.raises(RunError, match="holds a comparison of other arms"):
+        run_comparison(other, tmp_path / "out", say=lambda line: None)
+    with pytest.raises(RunError, match="other arms or overrides"):
+        run_comparison(three_arms(1).narrowed(more=["seed=7"]), tmp_path / "out", say=lambda line: None)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").touch()
+    with pytest.raises(RunError, match="holds no comparison"):
+        run_comparison(other, tmp_path / "full", say=lambda line: None)
+
+
+def test_a_baseline_that_is_refused_leaves_the_directory_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launched = Launched(monkeypatch, fails=["plan"])
+    with pytest.raises(RunError, match="'a' cannot run, so there is nothing to compare with: it is not possible"):
+        run_comparison(three_arms(1), tmp_path, say=lambda line: None)
+    launched.fails.clear()
+    assert run_comparison(three_arms(1).narrowed(arms=["a", "c"]), tmp_path, say=lambda line: None).ok
+
+
+def test_overrides_that_do_not_compose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launched = Launched(monkeypatch)
+    workload = make_workload({"a": [], "b": ["modle=s"], "c": ["seed=2"]}, blocks=1)
+    report = run_comparison(workload, tmp_path / "out", say=lambda line: None)
+    assert launched.order == ["block_1 a", "block_1 c"]
+    assert "'modle=s': there is no key 'modle'" in report.arms[1].errors[0]
+    with pytest.raises(ConfigError, match="modle"):
+        run_comparison(make_workload({"a": ["modle=s"], "b": []}), tmp_path / "other", say=lambda line: None)
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({}, None),
+        ({"outcome": {"replays": 4, "retired": ""}}, None),
+        ({"rule_id": "magic.rule", "reason": "no magic here"}, "magic=on was not active: no magic here [magic.rule]"),
+        ({"outcome": {"retired": "a hook was added"}}, "magic was retired: a hook was added"),
+        ({"outcome": {"inactive": "it was too slow"}}, "magic was inactive: it was too slow"),
+    ],
+)
+def test_a_flag_that_did_not_stay_active_fails_the_arm(row: dict[str, Any], words: str | None) -> None:
+    assert summary_error(make_summary(plan={"magic": {**ROW, **row}})) == words
+
+
+def test_a_run_that_did_not_finish_does_not_count() -> None:
+    assert summary_error(make_summary(status="interrupted")) == "the run is interrupted"
+    assert summary_error(make_summary(status="failed", error="X: y")) == "the run is failed: X: y"
+
+
+def test_setup_is_the_sum_over_the_flags() -> None:
+    plan = {"a": {"outcome": {"setup_seconds": 1.5}}, "b": {"outcome": {}}, "c": {"outcome": {"setup_seconds": 2.0}}}
+    assert setup_seconds(plan) == 3.5
+    assert setup_seconds({"b": plan["b"]}) is None
+
+
+def test_why_a_process_failed() -> None:
+    assert explain(2, "a\nerror: first\nerror: 2 problems\n  1. x\n  2. y\n") == "2 problems 1. x 2. y"
+    assert explain(1, "Traceback\n  ...\nValueError: z\n\n") == "ValueError: z"
+    assert explain(-9, "half a line") == "it was ended by SIGKILL; last it printed: half a line"
+    assert explain(None, "step 3\n") == "it ran out of time; last it printed: step 3"
+    assert explain(3, "") == "it ended with exit code 3 and no words"
+
+
+def test_a_child_that_runs_out_of_time_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sleeper = tmp_path / "sleeper"
+    sleeper.write_text(f"#!{sys.executable}\nimport time\nprint('begun', flush=True)\ntime.sleep(60)\n")
+    sleeper.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(sleeper))
+    assert run_child(["train"], log=tmp_path / "log", timeout=2.0) is None
+
+
+def test_workloads_of_the_package_are_read() -> None:
+    for name in ("tiny", "detect_b4", "detect_b16", "detect_b64", "loader"):
+        workload = read_workload(name)
+        assert workload.question.endswith("?")
+        assert workload.arms[workload.baseline] == ()
+    tiny = read_workload("tiny")
+    assert tiny.mark is None
+    narrow = tiny.narrowed(arms=["eager", "decoded"], blocks=1)
+    assert (narrow.name, list(narrow.arms), narrow.blocks) == ("tiny", ["eager", "decoded"], 1)
+
+
+def test_a_changed_workload_is_another_one() -> None:
+    workload = read_workload("detect_b4")
+    assert workload.narrowed(arms=["eager", "loss"]).mark == "gain"
+    other = workload.narrowed(arms=["network", "loss"], more=["model=s"])
+    assert (other.name, other.mark) == ("detect_b4 against network model=s", None)
+    assert "model=n" not in other.common
+
+
+def test_what_is_wrong_with_a_workload(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no workload 'tinny'\. Did you mean 'tiny'\?"):
+        read_workload("tinny")
+    file = tmp_path / "mine.yaml"
+    file.write_text("blokcs: 2\nblocks: 0\ncompares: luck\ncommon: [run_dir=x]\narms: {a/b: [], c: seed=1}\n")
+    with pytest.raises(ConfigError) as caught:
+        read_workload(str(file))
+    assert len(caught.value.problems) == 6
+    for words in ("Did you mean 'blocks'", "found 0", "found 'luck'", "'a/b' is no name", "arm c must be", "run_dir=x"):
+        assert words in str(caught.value)
+    with pytest.raises(ConfigError, match="needs two arms"):
+        read_workload("tiny").narrowed(arms=["eager"])
+    with pytest.raises(ConfigError, match=r"no arm 'eagre'.*Did you mean 'eager'"):
+        read_workload("tiny").narrowed(arms=["eagre", "decoded"])
+
+
+def test_settings_that_do_not_go_together(capsys: pytest.CaptureFixture[str]) -> None:
+    cases = {
+        "compare model=s": "Say what to compare",
+        "compare runs=x blocks=2 model=s": "leave out blocks, model",
+        "compare workload=tiny baseline=eager": "baseline= belongs to runs=FOLDER",
+        "compare workload=tiny -m": "compare goes without -m",
+        "compare workload=tiny blocks=0": "blocks",
+    }
+    for line, words in cases.items():
+        assert cli.main(line.split()) == cli.REFUSED
+        assert words in capsys.readouterr().err, line
+
+
+def write_run(folder: Path, *overrides: str, seed: int, seconds: float, **changes: Any) -> None:
+    folder.mkdir(parents=True)
+    timing = {"total_seconds": seconds, "step_ms_median": 1.0, "images_per_second": 1.0}
+    (folder / "summary.json").write_text(json.dumps(make_summary(seed=seed, timing=timing, **changes)))
+    lines = [*overrides, f"seed={seed}", f"run_dir={folder}"]
+    (folder / "overrides.yaml").write_text("".join(f"- {line}\n" for line in lines))
+
+
+def test_runs_of_a_sweep_are_paired_by_seed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    times = {("none", 0): 10.0, ("none", 1): 20.0, ("decoded", 1): 18.0, ("decoded", 0): 8.0}
+    for job, ((cache, seed), seconds) in enumerate(times.items()):
+        write_run(tmp_path / "sweep" / str(job), f"cache={cache}", "model=s", seed=seed, seconds=seconds)
+    plan = {"magic": {**ROW, "rule_id": "x", "reason": "no"}}
+    write_run(tmp_path / "sweep" / "4", "cache=prepared", "model=s", seed=0, seconds=1.0, plan=plan)
+    report = ly.compare(runs=tmp_path / "sweep", out=tmp_path / "out")
+    assert [arm.name for arm in report.arms] == ["cache=none", "cache=decoded", "cache=prepared"]
+    assert report.arms[1].ratios[MeasureName.COMPLETE_FIT].ratios == pytest.approx((0.8, 0.9))
+    assert report.arms[2].errors == ("magic=on was not active: no [x]",)
+    assert report.workload.common == ("model=s",)
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["arms"][0]["runs"] == 2
+    assert cli.main(["compare", f"runs={tmp_path / 'sweep'}", "baseline=cache=decoded"]) == cli.FAILED  # one arm failed
+    assert "1.1" in capsys.readouterr().out  # 20 / 18
+    with pytest.raises(ConfigError, match="Did you mean 'cache=none'"):
+        ly.compare(runs=tmp_path / "sweep", baseline="cache=nome")
+    write_run(tmp_path / "sweep" / "5", "cache=none", "model=s", seed=1, seconds=1.0)
+    with pytest.raises(RunError, match="two runs of cache=none have seed 1"):
+        ly.compare(runs=tmp_path / "sweep")
+    with pytest.raises(RunError, match="there are no runs below it"):
+        ly.compare(runs=tmp_path / "out")
+
+
+@pytest.mark.slow
+def test_a_tiny_comparison_for_real(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ledger, out = tmp_path / "ledger.json", tmp_path / "out"
+    command = ["compare", "workload=tiny", "blocks=1", f"out={out}", f"book={ledger}"]
+    assert cli.main(command) == cli.FAILED  # there is nothing to record on a processor
+    report = json.loads((out / "report.json").read_text())
+    base, decoded, network = report["arms"]
+    assert (base["runs"], decoded["runs"], network["runs"]) == (1, 1, 0)
+    assert "capture=network" in network["errors"][0]
+    assert (base["flags"]["cache"], decoded["flags"]["cache"]) == ("none", "decoded")
+    runs = {run["arm"]: run for run in report["runs"]}
+    for arm in ("eager", "decoded"):
+        summary = json.loads((out / "block_1" / arm / "summary.json").read_text())
+        assert runs[arm]["timing"] == summary["timing"]
+        assert runs[arm]["wall_seconds"] > summary["timing"]["total_seconds"]
+    assert runs["eager"]["primary"] == runs["decoded"]["primary"]
+    totals = [runs[arm]["timing"]["total_seconds"] for arm in ("decoded", "eager")]
+    assert decoded["ratios"]["complete_fit"]["pairs"] == [totals[0] / totals[1]]
+    assert decoded["medians"]["setup"] > 0
+    (row,) = read_ledger(ledger)
+    assert (row.entry.option, row.entry.pairs) == ("cache=decoded", (totals[0] / totals[1],))
+    printed = capsys.readouterr().out
+    assert "block 1 of 1, network: failed: capture=network" in printed
+    assert "undecided" in printed

@@ -1,0 +1,161 @@
+"""The ledger: booking, history, pooling, the rule, and the table."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lucid_yolo.bench import book
+from lucid_yolo.bench.book import book_reports, entries_of, pooled
+from lucid_yolo.bench.comparison import Comparison
+from lucid_yolo.bench.ledger import (
+    HEADER,
+    Entry,
+    Judgement,
+    Parity,
+    Share,
+    State,
+    booked,
+    judge,
+    ledger_rows,
+    read_ledger,
+)
+from lucid_yolo.bench.step_profile import StepProfile
+from lucid_yolo.config.errors import RunError
+from lucid_yolo.config.workloads import Mark, ParityState
+from tests.bench.runs import PLACE, make_report, make_workload
+
+GREEN = Parity(ParityState.GREEN, "test_parity at abc")
+
+
+def make_entry(ratio: float = 0.9, *, parity: Parity = GREEN, mark: Mark | None = Mark.GAIN) -> Entry:
+    (entry,) = entries_of(make_report({"eager": [10.0] * 3, "magic": [10.0 * ratio] * 3}, mark=mark), parity=parity)
+    return entry
+
+
+def test_an_entry_names_what_was_measured(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger.json"
+    report = make_report({"eager": [10.0, 10.0], "magic": [9.0, 8.0]}, setup_seconds=3.0)
+    book_reports(ledger, [report], parity=GREEN)
+    (row,) = read_ledger(ledger)
+    entry = row.entry
+    assert (entry.option, entry.workload, entry.arm) == ("magic=magic", "made_up", "magic")
+    assert entry.pairs == (0.9, 0.8)
+    assert (entry.batch, entry.size, entry.precision, entry.deterministic) == (4, 640, "bf16-mixed", "strict")
+    assert (entry.device, entry.driver, entry.commit, entry.date) == ("a card", "1.2", "abc", "2026-01-02")
+    assert (entry.setup_seconds, entry.baseline["reserved"], entry.medians["reserved"]) == (3.0, 30.0, 28.5)
+    # an image takes 10 ms and 8.5 ms: an epoch of 100 images saves 0.15 s, and 3 s come back after 20 epochs
+    assert entry.break_even == pytest.approx(20.0)
+    stored = json.loads(ledger.read_text())["entries"][0]
+    assert stored["ratio"]["median"] == pytest.approx(0.85)
+    assert stored["parity"] == {"state": "green", "test": "test_parity at abc", "red_since": None}
+
+
+def test_a_new_entry_makes_the_old_one_history() -> None:
+    first, second = make_entry(0.9), make_entry(0.8, parity=Parity())
+    other = replace(first, device="another card")
+    rows = booked(booked((), [first, other]), [second])
+    found = {row.entry.device: row for row in rows}
+    assert found["a card"].entry.pairs == second.pairs
+    assert found["a card"].entry.parity == GREEN  # not said again, so it stands
+    assert found["a card"].history == (first,)
+    assert found["another card"].history == ()
+    third = make_entry(0.7)
+    assert booked(rows, [third])[0].history == (found["a card"].entry, first)
+
+
+def test_red_keeps_the_version_of_its_first_time() -> None:
+    red = make_entry(parity=Parity(ParityState.RED))
+    assert red.parity.red_since == "0.1.0"
+    later = replace(red, parity=Parity(ParityState.RED, red_since="0.2.0"))
+    (row,) = booked(booked((), [red]), [later])
+    assert row.entry.parity.red_since == "0.1.0"
+    (row,) = booked((row,), [make_entry()])
+    assert row.entry.parity.red_since is None
+
+
+def test_parts_of_a_workload_are_pooled_where_nothing_else_differs() -> None:
+    network = make_report({"eager": [10.0, 20.0], "network": [9.0, 16.0]})
+    more = make_report({"eager": [30.0], "network": [15.0]})
+    loss = make_report({"eager": [40.0], "loss": [40.0]})
+    elsewhere = make_report({"eager": [1.0], "loss": [2.0]}, environment={**PLACE, "commit": "def"})
+    together, alone = pooled([network, more, loss, elsewhere, network])  # the last one is the first file again
+    arms = {arm.name: [*arm.ratios.values()] for arm in together.arms}
+    assert arms["network"][0].ratios == pytest.approx((0.9, 0.8, 0.5))
+    assert arms["loss"][0].ratios == (1.0,)
+    assert alone.runs == elsewhere.runs
+
+
+def test_what_cannot_be_compared_is_not_booked(tmp_path: Path) -> None:
+    report = make_report({"eager": [10.0], "magic": [9.0]})
+    base, arm = report.runs
+    mixed = Comparison.of(report.workload, [base, replace(arm, environment={**PLACE, "commit": "def"})])
+    with pytest.raises(RunError, match="differ in commit"):
+        book_reports(tmp_path / "ledger.json", [report, mixed], parity=GREEN)
+    failed = Comparison.of(report.workload, [base, replace(arm, error="no")])
+    with pytest.raises(RunError, match="no arm has a pair"):
+        book_reports(tmp_path / "ledger.json", [failed], parity=GREEN)
+    assert not (tmp_path / "ledger.json").exists()
+
+
+def test_the_rule() -> None:
+    def state(entry: Entry | None, version: str = "0.1.0") -> Judgement:
+        return judge(entry, version=version)
+
+    assert state(None) == Judgement(State.UNMEASURED)
+    assert state(make_entry(0.9)) == Judgement(State.KEEP)
+    assert state(make_entry(0.97)).state is State.KEEP  # 3 % is enough
+    assert state(make_entry(0.98)) == Judgement(State.CANDIDATE, "saves 2.0 %, less than 3 %")
+    assert state(make_entry(1.05)) == Judgement(State.CANDIDATE, "saves -5.0 %, less than 3 %")
+    red = make_entry(0.5, parity=Parity(ParityState.RED))
+    assert state(red).state is State.KEEP  # within the release that found it
+    assert state(red, "0.2.0") == Judgement(State.CANDIDATE, "parity red since 0.1.0")
+    lean = replace(make_entry(0.99), share=Share("loss", 5.0, 90.0))
+    assert state(lean) == Judgement(State.KEEP, "loss is lean in eager")
+    assert state(replace(lean, parity=red.parity), "0.2.0").state is State.CANDIDATE
+    assert state(make_entry(1.0, mark=Mark.NOT_SLOWER)) == Judgement(State.KEEP)
+    assert state(make_entry(1.02, mark=Mark.NOT_SLOWER)) == Judgement(State.KEEP, "2.0 % slower here")
+
+
+def test_the_table_lists_what_was_not_measured_too() -> None:
+    rows = booked((), [replace(make_entry(0.8), share=Share("loss", 5.04, 91.0))])
+    measured, blank = ledger_rows(rows, [make_workload("eager", "magic", "other")], version="0.1.0")
+    named = dict(zip(HEADER, measured, strict=True))
+    assert named["saved"] == "**20.0 %**, faster"
+    assert named["spread of the ratio"] == "0.8000 (0.8000 to 0.8000)"
+    assert named["reserved, MiB"] == "30 to 28"
+    assert named["eager share"] == "loss: 5.0 %, of it 91 % removed"
+    assert named["parity"] == "green test_parity at abc"
+    assert named["state"] == "keep: loss is lean in eager"
+    assert (blank[0], blank[1], set(blank[2:-1]), blank[-1]) == ("`magic=other`", "made_up", {""}, "no measurement")
+
+
+def make_profile(loss: float) -> StepProfile:
+    return StepProfile(
+        steps=1, step_ms=100.0, wait_ms=0.0, host_ms={"forward": 100.0 - loss, "loss": loss}, synchronised_ms={},
+        device_busy_ms=None, launches=1.0, synchronisations=None, flags={}, data={}, environment={},
+    )  # fmt: skip
+
+
+def test_a_share_by_hand() -> None:
+    # 10 of 100 ms, of which 1 is left
+    assert Share.of("loss", make_profile(10.0), make_profile(1.0)) == Share("loss", 10.0, 90.0)
+    assert Share.of("forward+loss", make_profile(10.0), make_profile(1.0)).percent == 100.0
+
+
+def test_the_command_books_reports_and_shares(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, ledger = tmp_path / "ab", tmp_path / "ledger.json"
+    folder.mkdir()
+    (folder / "report.json").write_text(json.dumps(make_report({"eager": [10.0], "magic": [9.0]}).as_dict()))
+    for name, loss in (("eager", 10.0), ("flagged", 1.0)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(make_profile(loss).as_dict()))
+    share = ["--share", "magic", "loss", str(tmp_path / "eager.json"), str(tmp_path / "flagged.json")]
+    assert book.main([str(ledger), str(folder), "--parity", "green", "--parity-test", "by hand", *share]) == 0
+    (row,) = read_ledger(ledger)
+    assert (row.entry.parity, row.entry.share) == (Parity(ParityState.GREEN, "by hand"), Share("loss", 10.0, 90.0))
+    assert "made_up magic: 0.9000 of 1 pairs, undecided" in capsys.readouterr().out
+    assert book.main([str(ledger), str(tmp_path / "gone.json")]) == 1
+    assert "gone.json is no report of a comparison" in capsys.readouterr().err

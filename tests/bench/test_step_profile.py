@@ -1,0 +1,132 @@
+"""Profiles of a step: the arithmetic by hand, and one of a real training on a processor."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import lucid_yolo as ly
+from lucid_yolo import cli
+from lucid_yolo.bench.step import LaunchCounter
+from lucid_yolo.bench.step_profile import LOOP, PARTS, StepProfile, covered
+from lucid_yolo.config.compose import to_root
+from lucid_yolo.config.verbs import ProfileConfig
+from lucid_yolo.engine.profile import StepClock, _lengthened
+from tests.engine.tiny import tiny_overrides
+
+
+def make_profile() -> StepProfile:
+    return StepProfile(
+        steps=4,
+        step_ms=50.0,
+        wait_ms=5.0,
+        host_ms={"forward": 30.0, "loss": 10.0},
+        synchronised_ms={"forward": 35.0, "loss": 12.0},
+        device_busy_ms=20.0,
+        launches=1234.5,
+        synchronisations={"cudaStreamSynchronize": 0.2},
+        flags={"precision": "32-true"},
+        data={"batch_size": 4, "image_size": 64, "train_images": 8},
+        environment={"device": "a card", "driver": "1.2", "versions": {"torch": "9.9"}, "commit": "abc", "cores": 2},
+    )
+
+
+@pytest.mark.parametrize(
+    ("intervals", "length"),
+    [([], 0.0), ([(1.0, 3.0)], 2.0), ([(4.0, 6.0), (1.0, 3.0), (2.0, 5.0)], 5.0), ([(0.0, 9.0), (2.0, 3.0)], 9.0)],
+)
+def test_what_overlaps_counts_once(intervals: list[tuple[float, float]], length: float) -> None:
+    assert covered(intervals) == length
+
+
+def test_shares_by_hand() -> None:
+    profile = make_profile()
+    values = json.loads(json.dumps(profile.as_dict()))
+    assert values["shares"] == {
+        "wait_share": 0.1,
+        "device_busy_share": 0.4,
+        "host_share": {"forward": 0.75, "loss": 0.25},
+    }
+    assert StepProfile.from_dict(values) == profile
+    page = profile._repr_html_()
+    for text in (
+        "One step: 50.0 ms",
+        "75.0 %",
+        "40.0 % of the step",
+        "cudaStreamSynchronize 0.20",
+        "10.0 % of the step",
+    ):
+        assert text in page
+
+
+@pytest.mark.slow
+def test_a_profile_of_a_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "numbers" / "profile.json"
+    begun = time.perf_counter()
+    config = ly.compose(tiny_overrides("trainer.accumulate=2"))
+    profile = ly.profile(config, steps=5, warmup=2, out=out)
+    elapsed = 1000 * (time.perf_counter() - begun)
+    assert tuple(profile.host_ms) == tuple(profile.synchronised_ms) == (*PARTS, LOOP)
+    assert all(value > 0 for value in profile.host_ms.values())
+    # the parts of all steps lie one after the other inside the call
+    assert 5 * sum(profile.host_ms.values()) + 5 * sum(profile.synchronised_ms.values()) < elapsed
+    assert 0 <= profile.wait_ms < profile.step_ms
+    assert (profile.device_busy_ms, profile.synchronisations) == (None, None)
+    assert profile.launches > 500
+    assert json.loads(out.read_text())["host_ms"] == profile.host_ms
+    assert [path.name for path in tmp_path.iterdir()] == ["numbers"]  # nothing but the file is kept
+
+
+def test_the_length_of_the_run_suffices_and_nothing_is_written() -> None:
+    config = ly.compose(["trainer.max_epochs=1", "trainer.max_steps=3", "logger.tensorboard=true"])
+    made = _lengthened(to_root(config), ProfileConfig(steps=10, warmup=3))
+    assert made.trainer.max_epochs > 3 + 2 * 10 + 5
+    assert made.trainer.val_every > made.trainer.max_epochs
+    assert made.trainer.max_steps is None
+    assert (made.logger.tensorboard, made.logger.csv, made.logger.pictures) == (False, False, False)
+
+
+def test_a_wrong_setting_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["profile", "steps=0"]) == cli.REFUSED
+    assert "steps" in capsys.readouterr().err
+    assert cli.main(["profile", "modle=s"]) == cli.REFUSED
+    assert "model" in capsys.readouterr().err
+
+
+def test_operators_are_counted_inside_only() -> None:
+    counter = LaunchCounter()
+    value = torch.ones(3)
+    with counter:
+        value = value + 1
+        value = value * 2
+    value = value - 1
+    assert counter.launches == 2
+
+
+@pytest.mark.gpu
+def test_a_device_is_traced(tmp_path: Path) -> None:
+    overrides = tiny_overrides("trainer.accelerator=cuda", "data.image_size=320", "data.batch_size=4")
+    profile = ly.profile(ly.compose(overrides), steps=10, warmup=5)
+    assert profile.device_busy_ms is not None
+    assert 0 < profile.device_busy_ms < 2 * sum(profile.synchronised_ms.values())
+    assert profile.launches > 1000
+    assert profile.synchronisations == {}  # a step does not wait for the device
+
+
+@pytest.mark.gpu
+def test_a_planted_synchronisation_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = StepClock.on_before_backward
+
+    def reading(self: StepClock, trainer: object, module: object, loss: torch.Tensor) -> None:
+        loss.item()
+        plain(self, trainer, module, loss)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(StepClock, "on_before_backward", reading)
+    profile = ly.profile(ly.compose(tiny_overrides("trainer.accelerator=cuda")), steps=4, warmup=3)
+    assert profile.synchronisations is not None
+    assert sum(profile.synchronisations.values()) >= 1
