@@ -54,7 +54,7 @@ class WarmUp:
             if plan["accelerator"].active == "cuda":
                 _step(self._config, plan, torch.device("cuda", 0))
                 torch.cuda.empty_cache()
-        except Exception as problem:  # noqa: BLE001 - nothing here may stop a run
+        except Exception as problem:
             self.problem = problem
 
 
