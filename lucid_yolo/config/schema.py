@@ -144,6 +144,7 @@ class ModelConfig:
     width: float = MISSING
     max_channels: int = MISSING
     detach_one_to_one: bool = False  # stop the gradient of the one-to-one branch at the neck (arXiv 2405.14458)
+    init_from: str | None = None  # checkpoint or run directory whose averaged weights a new training starts from
 
 
 @dataclass

@@ -99,7 +99,9 @@ def run_fit(
         colour=images.workers,
         prefetch=PrefetchName(str(prepared.plan["prefetch"].active)),
     )
-    module = build.build_module(config, prepared.plan, task, splits.train, len(train_loader), images.device)
+    module = build.build_module(
+        config, prepared.plan, task, splits.train, len(train_loader), images.device, prepared.initial
+    )
     size = count(cast(Deployable, module.model), config.data.image_size)
     console.print(model_line(config.model.variant, size, splits.train.num_classes, config.data.image_size))
     resume = run_dir.last if config.resume is not None else None

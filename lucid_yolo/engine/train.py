@@ -124,10 +124,22 @@ def _open_run_dir(root: RootConfig) -> RunDir:
 
 
 def _is_finished(run_dir: RunDir) -> bool:
+    return bool(_recorded(run_dir, "status") == "finished")
+
+
+def _recorded(run_dir: RunDir, key: str) -> Any:
+    """A value of the summary that an earlier part of the run wrote; None where there is none."""
     try:
-        return bool(json.loads(run_dir.summary.read_text(encoding="utf-8"))["status"] == "finished")
+        return json.loads(run_dir.summary.read_text(encoding="utf-8"))[key]
     except (OSError, ValueError, KeyError, TypeError):
-        return False
+        return None
+
+
+def _initial_weights(run_dir: RunDir, prepared: Prepared) -> Any:
+    """What the run started from; a resumed run did so in its first part."""
+    if prepared.config.resume is not None:
+        return _recorded(run_dir, "initial_weights")
+    return prepared.initial.as_dict() if prepared.initial is not None else None
 
 
 def _record_start(run_dir: RunDir, root: RootConfig, plan: RunPlan) -> None:
@@ -150,6 +162,7 @@ class _Summary:
             "model": None,
             "best_epoch": None,
             "plan": prepared.plan.as_dict(),
+            "initial_weights": _initial_weights(run_dir, prepared),
             "data": {
                 "train_images": len(prepared.splits.train),
                 "val_images": len(prepared.splits.val),
