@@ -310,6 +310,7 @@ class TrainerConfig:
     deterministic: bool = True
     log_every: int = 20  # steps between two reads of the device's loss buffer
     max_steps: int | None = None  # stop after this many updates (trials, benchmarks)
+    patience: int | None = None  # validations without a better score after which the fit ends; null: it never does
     ema: EmaConfig = field(default_factory=EmaConfig)
 
 
