@@ -196,10 +196,7 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert "lucid_schema" not in text
     assert cli.main(["predict", "-h"]) == 0
     assert "\n  save.overlay=true  pictures with boxes drawn\n" in capsys.readouterr().out
-    for verb, setting in (
-        ("compare", "keep_checkpoints=false"),
-        ("profile", "warmup=20"),
-    ):  # settings, and the overrides of a run
+    for verb, setting in (("compare", "blocks=null"), ("profile", "warmup=20")):  # settings, and overrides of a run
         assert cli.main([verb, "-h"]) == 0
         text = capsys.readouterr().out
         assert f"\n  {setting}  " in text

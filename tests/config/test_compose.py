@@ -92,6 +92,17 @@ def test_contradictions_are_found() -> None:
     with pytest.raises(ConfigError, match=r"small_reference \(8\) is smaller than"):
         to_root(compose(["task.assigner.small_side=12", "task.assigner.small_reference=8"]))
     cfg = compose()
+    cfg.model.variant = "s"  # the name alone
+    scale = (
+        r"model\.variant is 's', whose scale is model\.depth=0\.5, model\.width=0\.5, model\.max_channels=1024; "
+        r"found model\.depth=0\.5, model\.width=0\.25, .*select the scale with model=s, or call"
+    )
+    with pytest.raises(ConfigError, match=scale):
+        to_root(cfg)
+    with pytest.raises(ConfigError, match=r"model\.variant is 'n'.*found .*model\.width=0\.3"):
+        to_root(compose(["model.width=0.3"]))
+    assert to_root(compose(["model.width=0.3", "model.variant=mine"])).model.width == 0.3
+    cfg = compose()
     cfg.resume = "runs/old"
     with pytest.raises(ConfigError, match="a resumed run keeps its directory"):
         to_root(cfg)
