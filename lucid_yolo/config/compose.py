@@ -25,7 +25,8 @@ from lucid_yolo.config.validate import root_problems
 
 SEARCH_PATH = "hydra.searchpath"
 FIXED = ("data.root", "model.init_from")  # paths that are made absolute where a run is composed
-PATHS = (*FIXED, "run_dir", "resume", "data.train", "data.val", "data.train_images", "data.val_images")
+SPLITS = ("train", "val", "test")
+PATHS = (*FIXED, "run_dir", "resume", *(f"data.{split}{kind}" for kind in ("", "_images") for split in SPLITS))
 
 
 @dataclass(frozen=True)

@@ -184,8 +184,10 @@ class DataConfig:
     root: str | None = None  # folder of the data set (or its data.yaml); relative to the working directory
     train: str | None = None  # annotation file or image list of a split, when the layout is not found by itself
     val: str | None = None
+    test: str | None = None  # a run does not read this one; validate split=test does
     train_images: str | None = None  # image folder of a split, likewise
     val_images: str | None = None
+    test_images: str | None = None
     image_size: int = 640  # pixels, a multiple of 32
     batch_size: int = 16
     val_batch_size: int | None = None  # null: batch_size

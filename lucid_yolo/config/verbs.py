@@ -42,6 +42,7 @@ class SplitName(Choice):
 
     TRAIN = "train"
     VAL = "val"
+    TEST = "test"
 
 
 class DecodeName(Choice):
@@ -62,7 +63,7 @@ class ValidateConfig:
 
     checkpoint: str = setting(MISSING, "file, or a run directory (its best checkpoint)")
     root: str | None = setting(None, "another place of the data set; null: where the run found it")
-    val: str | None = setting(None, "another annotation file; null: that of the run, or found below root")
+    val: str | None = setting(None, "another annotation file of the split; null: that of the run, or found below root")
     val_images: str | None = setting(None, "another image folder; null: likewise")
     split: SplitName = setting(SplitName.VAL, "part of the data set")
     batch_size: int | None = setting(None, "pictures at a time; null: that of the run")

@@ -61,7 +61,7 @@ def model_info(config: RootConfig, index: SplitIndex) -> ModelInfo:
 
 def _with_absolute_paths(data: DataConfig) -> DataConfig:
     found = copy.copy(data)
-    for name in ("root", "train", "val", "train_images", "val_images"):
+    for name in ("root", "train", "val", "test", "train_images", "val_images", "test_images"):
         path = getattr(data, name)
         if path is not None:
             setattr(found, name, str(resolve_user_path(path)))

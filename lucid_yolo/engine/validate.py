@@ -91,7 +91,8 @@ def _data_config(config: ValidateConfig, trained: TrainedModel) -> DataConfig:
     data = trained.info.data_config()
     if config.root is not None:
         data.root = config.root
-        data.train = data.val = data.train_images = data.val_images = None
+        data.train = data.val = data.test = None
+        data.train_images = data.val_images = data.test_images = None
     if config.val is not None:
         setattr(data, config.split.value, config.val)
     if config.val_images is not None:
