@@ -30,7 +30,7 @@ from lucid_yolo.config.verbs import (
     ValidateConfig,
     Verb,
     parse_settings,
-    setting_keys,
+    settings_help,
     split_arguments,
 )
 
@@ -274,7 +274,7 @@ def _help(verb: str | None, options: argparse.Namespace) -> str:
     parts = [usage, VERBS[verb].purpose]
     settings = VERBS[verb].settings
     if settings is not None:
-        parts.append("settings:\n" + "\n".join(f"  {key}" for key in setting_keys(settings)))
+        parts.append(f"settings, each with its default (VALUE: must be given):\n{settings_help(settings)}")
     if VERBS[verb].overrides:
         groups = groups_help(composing.read_request([], config_dirs=options.config_dir).folders)
         parts.append(f"groups, each with its options (group=option):\n{groups}")

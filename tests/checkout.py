@@ -10,19 +10,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
-TINY_RUN = (
-    "data.options.num_train=14",
-    "data.options.num_val=6",
-    "data.options.image_size=96",
-    "data.image_size=96",
-    "data.batch_size=4",
-    "data.num_workers=0",
-    "trainer.accelerator=cpu",
-    "trainer.max_epochs=1",
-    "trainer.max_steps=2",
-)
-"""A training on drawn pictures that takes seconds."""
-
 
 def run_python(
     *arguments: str | Path, cwd: Path = ROOT, path: Sequence[Path] = (), timeout: float = 300

@@ -24,7 +24,9 @@ from lucid_yolo.config.schema import OPTIMIZERS, RootConfig
 from lucid_yolo.config.validate import root_problems
 
 SEARCH_PATH = "hydra.searchpath"
-PATHS = ("run_dir", "resume", "data.root", "data.train", "data.val", "data.train_images", "data.val_images")
+FIXED = ("data.root", "model.init_from")  # paths that are made absolute where a run is composed
+SPLITS = ("train", "val", "test")
+PATHS = (*FIXED, "run_dir", "resume", *(f"data.{split}{kind}" for kind in ("", "_images") for split in SPLITS))
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,8 @@ def compose(overrides: Sequence[str] = (), *, config_dir: str | None = None) -> 
         config_dir: a folder with further option files, relative to the working directory.
 
     Returns:
-        typed, closed configuration; ``run_dir`` and ``data.root`` are absolute, ``overrides`` is its own record.
+        typed, closed configuration; ``run_dir`` and the paths of ``FIXED`` are absolute, ``overrides`` is its own
+        record.
 
     Raises:
         ConfigError: everything that is wrong with the overrides and with the user's option files.
@@ -126,8 +129,9 @@ def finish(config: DictConfig, request: Request) -> DictConfig:
         config.pop("hydra", None)
     try:
         config.run_dir = str(resolve_user_path(config.run_dir))
-        if not OmegaConf.is_missing(config.data, "root") and config.data.root is not None:
-            config.data.root = str(resolve_user_path(config.data.root))
+        for key in FIXED:
+            if (path := OmegaConf.select(config, key)) is not None:
+                OmegaConf.update(config, key, str(resolve_user_path(path)))
         config.overrides = request.lines()
     except OmegaConfBaseException as error:
         raise ConfigError([plain(error)]) from None
@@ -209,11 +213,9 @@ def to_root(config: DictConfig | RootConfig) -> RootConfig:
         ConfigError: values that are missing, unknown, out of range or contradictory, all together.
     """
     root = config if isinstance(config, RootConfig) else _to_object(_typed(config))
-    for place in ("run_dir", "resume"):
-        if getattr(root, place) is not None:
-            setattr(root, place, str(resolve_user_path(getattr(root, place))))
-    if root.data.root is not None:
-        root.data.root = str(resolve_user_path(root.data.root))
+    for node, name in ((root, "run_dir"), (root, "resume"), (root.data, "root"), (root.model, "init_from")):
+        if getattr(node, name) is not None:
+            setattr(node, name, str(resolve_user_path(getattr(node, name))))
     found = root_problems(root)
     if found:
         raise ConfigError(found)

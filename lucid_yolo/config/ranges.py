@@ -107,6 +107,7 @@ RANGES: dict[str, Range] = {
     "trainer.clip_norm": FINITE,
     "trainer.log_every": COUNT,
     "trainer.max_steps": COUNT,
+    "trainer.patience": COUNT,
     "trainer.ema.decay": BELOW_ONE,
     "trainer.ema.ramp": POSITIVE,
     **{f"{GROUP}.{region}.warmup": COUNT for region in REGIONS},

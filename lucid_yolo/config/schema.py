@@ -144,6 +144,7 @@ class ModelConfig:
     width: float = MISSING
     max_channels: int = MISSING
     detach_one_to_one: bool = False  # stop the gradient of the one-to-one branch at the neck (arXiv 2405.14458)
+    init_from: str | None = None  # checkpoint or run directory whose averaged weights a new training starts from
 
 
 @dataclass
@@ -183,8 +184,10 @@ class DataConfig:
     root: str | None = None  # folder of the data set (or its data.yaml); relative to the working directory
     train: str | None = None  # annotation file or image list of a split, when the layout is not found by itself
     val: str | None = None
+    test: str | None = None  # a run does not read this one; validate split=test does
     train_images: str | None = None  # image folder of a split, likewise
     val_images: str | None = None
+    test_images: str | None = None
     image_size: int = 640  # pixels, a multiple of 32
     batch_size: int = 16
     val_batch_size: int | None = None  # null: batch_size
@@ -309,6 +312,7 @@ class TrainerConfig:
     deterministic: bool = True
     log_every: int = 20  # steps between two reads of the device's loss buffer
     max_steps: int | None = None  # stop after this many updates (trials, benchmarks)
+    patience: int | None = None  # validations without a better score after which the fit ends; null: it never does
     ema: EmaConfig = field(default_factory=EmaConfig)
 
 

@@ -6,10 +6,14 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+from omegaconf import OmegaConf
+
+from lucid_yolo.config.paths import conf_dir
 from lucid_yolo.config.ranges import range_problem
-from lucid_yolo.config.schema import OPTIMIZERS, RootConfig
+from lucid_yolo.config.schema import OPTIMIZERS, ModelConfig, RootConfig
 
 WITHOUT_ROOT = ("shapes",)  # formats that need no folder
+SCALE = ("depth", "width", "max_channels")
 
 
 def root_problems(root: RootConfig) -> tuple[str, ...]:
@@ -35,6 +39,9 @@ def _contradictions(root: RootConfig) -> Iterator[str]:
         yield "optimizer.muon_weight and optimizer.sgd_weight are both 0: matrices would never change."
     if root.data.root is None and root.data.format not in WITHOUT_ROOT:
         yield f"data.root must be given for data.format={root.data.format}: data.root=FOLDER."
+    scale = _scale_problem(root.model)
+    if scale is not None:
+        yield scale
     assigner = root.task.assigner
     if assigner.small_reference < assigner.small_side:
         yield (
@@ -46,6 +53,22 @@ def _contradictions(root: RootConfig) -> Iterator[str]:
             f"resume is {root.resume!r} while run_dir is {root.run_dir!r}: a resumed run keeps its directory. "
             "Compose with resume=DIRECTORY and without run_dir."
         )
+
+
+def _scale_problem(model: ModelConfig) -> str | None:
+    """The name of one of our own scales stands for its values only; another name is the user's."""
+    path = conf_dir() / "model" / f"{model.variant}.yaml"
+    if not path.is_file():
+        return None
+    own = {key: value for key, value in OmegaConf.load(path).items() if key in SCALE}
+    found = {key: getattr(model, str(key)) for key in own}
+    if found == own:
+        return None
+    expected, given = (", ".join(f"model.{key}={value:g}" for key, value in side.items()) for side in (own, found))
+    return (
+        f"model.variant is {model.variant!r}, whose scale is {expected}; found {given}. The variant is only a name: "
+        f"select the scale with model={model.variant}, or call your own one otherwise with model.variant=NAME."
+    )
 
 
 def _values(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

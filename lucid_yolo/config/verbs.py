@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, TypeVar, get_type_hints
 
 from omegaconf import MISSING, AnyNode, BooleanNode, DictConfig, FloatNode, IntegerNode, Node, OmegaConf
 
@@ -19,6 +19,7 @@ from lucid_yolo.config.workloads import MeasureName, ParityState, workload_names
 Settings = TypeVar("Settings")
 
 WORDS: dict[str, Any] = {"null": None, "true": True, "false": False}
+MEANING = "meaning"
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class SplitName(Choice):
 
     TRAIN = "train"
     VAL = "val"
+    TEST = "test"
 
 
 class DecodeName(Choice):
@@ -50,69 +52,80 @@ class DecodeName(Choice):
     ONE_TO_MANY = "one_to_many"
 
 
+def setting(default: Any, meaning: str) -> Any:
+    """A setting of a verb: its default, and what it means, for the help."""
+    return field(default=default, metadata={MEANING: meaning})
+
+
 @dataclass
 class ValidateConfig:
     """Score a checkpoint on a data set."""
 
-    checkpoint: str = MISSING  # file, or a run directory (its best checkpoint)
-    root: str | None = None  # another place of the data set; null: where the run found it
-    val: str | None = None  # another annotation file
-    val_images: str | None = None  # another image folder
-    split: SplitName = SplitName.VAL
-    batch_size: int | None = None  # null: that of the run
-    num_workers: int | None = None  # null: chosen
-    out: str | None = None  # folder for the results, new or empty; null: validations/TIME from the command line
-    accelerator: str = "auto"  # auto, cpu, cuda, mps
+    checkpoint: str = setting(MISSING, "file, or a run directory (its best checkpoint)")
+    root: str | None = setting(None, "another place of the data set; null: where the run found it")
+    val: str | None = setting(None, "another annotation file of the split; null: that of the run, or found below root")
+    val_images: str | None = setting(None, "another image folder; null: likewise")
+    split: SplitName = setting(SplitName.VAL, "part of the data set")
+    batch_size: int | None = setting(None, "pictures at a time; null: that of the run")
+    num_workers: int | None = setting(None, "loader processes; null: that of the run")
+    out: str | None = setting(
+        None, "folder for the results, new or empty; null: validations/TIME from the command line"
+    )
+    accelerator: str = setting("auto", "where it computes: auto, cpu, cuda, mps")
 
 
 @dataclass
 class SaveConfig:
     """What ``predict`` writes into its folder."""
 
-    overlay: bool = True  # pictures with boxes drawn
-    json: bool = True  # one file of records
-    txt: bool = False  # one YOLO label file an image
+    overlay: bool = setting(True, "pictures with boxes drawn")
+    json: bool = setting(True, "one file of records")
+    txt: bool = setting(False, "one YOLO label file an image")
 
 
 @dataclass
 class PredictConfig:
     """Find objects in images."""
 
-    checkpoint: str = MISSING  # file, or a run directory (its best checkpoint)
-    source: Any = MISSING  # image, folder, pattern; from Python also pixels (H, W, 3) uint8 RGB, or a list of these
-    out: str | None = None  # folder for the results, new or empty; null: predictions/TIME from the command line
-    confidence: float = 0.25
-    decode: DecodeName = DecodeName.ONE_TO_ONE
-    batch_size: int = 16
+    checkpoint: str = setting(MISSING, "file, or a run directory (its best checkpoint)")
+    source: Any = setting(
+        MISSING, "image, folder, pattern; from Python also pixels (H, W, 3) uint8 RGB, or a list of these"
+    )
+    out: str | None = setting(
+        None, "folder for the results, new or empty; null: predictions/TIME from the command line"
+    )
+    confidence: float = setting(0.25, "least confidence of an object")
+    decode: DecodeName = setting(DecodeName.ONE_TO_ONE, "branch that answers; one_to_many goes through NMS")
+    batch_size: int = setting(16, "pictures at a time")
     save: SaveConfig = field(default_factory=SaveConfig)
-    accelerator: str = "auto"  # auto, cpu, cuda, mps
+    accelerator: str = setting("auto", "where it computes: auto, cpu, cuda, mps")
 
 
 @dataclass
 class CompareConfig:
     """Compare arms in pairs: run a workload, or read runs that exist."""
 
-    workload: str | None = None  # name of one that comes with the package, or a file PATH.yaml
-    arms: str | None = None  # only these arms of it, separated by commas; the first is the baseline
-    blocks: int | None = None  # how often every arm runs; null: what the workload says
-    compares: MeasureName | None = None  # what the ratio is made of; null: what the workload says
-    out: str | None = None  # its directory; the same command goes on with it; null: comparisons/TIME
-    timeout: float | None = None  # seconds a run may take
-    keep_checkpoints: bool = False  # a measurement does not need the weights
-    book: str | None = None  # file of a ledger to book the report into
-    parity: ParityState = ParityState.UNKNOWN  # with book: of the arms
-    parity_test: str = ""  # with book: which tests said so, and at which commit
-    runs: str | None = None  # instead of a workload: a folder of runs that exist, paired by their seed
-    baseline: str | None = None  # with runs: the arm that the others are compared with, such as capture=none
+    workload: str | None = setting(None, "name of one that comes with the package, or a file PATH.yaml")
+    arms: str | None = setting(None, "only these arms of it, separated by commas; the first is the baseline")
+    blocks: int | None = setting(None, "how often every arm runs; null: what the workload says")
+    compares: MeasureName | None = setting(None, "what the ratio is made of; null: what the workload says")
+    out: str | None = setting(None, "its directory; the same command goes on with it; null: comparisons/TIME")
+    timeout: float | None = setting(None, "seconds a run may take")
+    keep_checkpoints: bool = setting(False, "whether the runs keep their weights, which a measurement does not need")
+    book: str | None = setting(None, "file of a ledger to book the report into")
+    parity: ParityState = setting(ParityState.UNKNOWN, "with book: whether the arms compute the same")
+    parity_test: str = setting("", "with book: which tests said so, and at which commit")
+    runs: str | None = setting(None, "instead of a workload: a folder of runs that exist, paired by their seed")
+    baseline: str | None = setting(None, "with runs: the arm that the others are compared with, such as capture=none")
 
 
 @dataclass
 class ProfileConfig:
     """See where a step's time goes."""
 
-    steps: int = 40  # steps that are timed, twice
-    warmup: int = 20  # steps before
-    out: str | None = None  # file for the numbers, JSON
+    steps: int = setting(40, "steps that are timed, twice")
+    warmup: int = setting(20, "steps before")
+    out: str | None = setting(None, "file for the numbers, JSON")
 
 
 def split_arguments(kind: type, lines: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -182,6 +195,36 @@ def setting_values(kind: type, key: str) -> tuple[str, ...]:
     if key == "workload":
         return workload_names()
     return TEXTS.get(key, keys.choices(node))
+
+
+def settings_help(kind: type) -> str:
+    """One line a setting: how it is written with its default, and what it means."""
+    reference, meanings = OmegaConf.structured(kind), dict(_meanings(kind))
+    rows = [(f"{key}={_default(node)}", meanings[key], keys.choices(node)) for key, node in keys.leaves(reference)]
+    width = max(len(written) for written, _, _ in rows)
+    lines = [
+        f"  {written:<{width}}  {meaning}" + (f" ({', '.join(choices)})" if choices else "")
+        for written, meaning, choices in rows
+    ]
+    return "\n".join(lines)
+
+
+def _meanings(kind: type, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Every setting with what it means."""
+    types = get_type_hints(kind)
+    for one in fields(kind):
+        if is_dataclass(types[one.name]):
+            yield from _meanings(types[one.name], f"{prefix}{one.name}.")
+        else:
+            yield f"{prefix}{one.name}", one.metadata[MEANING]
+
+
+def _default(node: Node) -> str:
+    """The default as it would be written; one that must be given is a placeholder."""
+    if node._is_missing():
+        return "VALUE"
+    value = node._value()
+    return next((word for word, meant in WORDS.items() if value is meant), str(value))
 
 
 def setting_keys(kind: type) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ class SplitIndex:
     Objects of image ``i`` are the rows ``offsets[i]:offsets[i + 1]`` of the object columns.
 
     Attributes:
-        name: "train" or "val".
+        name: "train", "val" or "test".
         source: file or folder that the labels come from, for messages.
         class_names: one name a class; the label of a class is its position.
         category_ids: the data set's own id of each class, same order.

@@ -25,6 +25,7 @@ from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.loader import TrainLoader, ValLoader
 from lucid_yolo.data.source import Pictures
 from lucid_yolo.engine.checkpoint import CheckpointFiles, ModelInfo
+from lucid_yolo.engine.initial import InitialWeights
 from lucid_yolo.engine.module import TrainingModule
 from lucid_yolo.perf.plan import RunPlan
 from lucid_yolo.tasks.base import Task
@@ -60,7 +61,7 @@ def model_info(config: RootConfig, index: SplitIndex) -> ModelInfo:
 
 def _with_absolute_paths(data: DataConfig) -> DataConfig:
     found = copy.copy(data)
-    for name in ("root", "train", "val", "train_images", "val_images"):
+    for name in ("root", "train", "val", "test", "train_images", "val_images", "test_images"):
         path = getattr(data, name)
         if path is not None:
             setattr(found, name, str(resolve_user_path(path)))
@@ -74,6 +75,7 @@ def build_module(
     index: SplitIndex,
     batches: int,
     prepare_images: Callable[[Batch], Tensor],
+    initial: InitialWeights | None = None,
 ) -> TrainingModule:
     """Build network, loss and training step.
 
@@ -84,8 +86,11 @@ def build_module(
         index: training split, for its classes.
         batches: batches an epoch.
         prepare_images: turns a batch into what the network reads.
+        initial: weights to start from; None: drawn ones.
     """
     model = task.build_model(config.model, index.num_classes)
+    if initial is not None:
+        initial.load_into(model)  # before the average is made as a copy
     loss = task.build_loss(config.task, index.num_classes, config.data.image_size)
     return TrainingModule(
         task=task,

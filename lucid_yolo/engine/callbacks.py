@@ -195,29 +195,50 @@ class Validator(L.Callback):
 
 
 class Saver(L.Callback):
-    """Writes ``last.ckpt`` at each epoch's end, ``best.ckpt`` when the score rose, and both ways out on Ctrl-C."""
+    """Writes ``last.ckpt`` at each epoch's end, ``best.ckpt`` when the score rose, and both ways out on Ctrl-C.
 
-    def __init__(self, *, run_dir: RunDir, info: ModelInfo, validator: Validator, stop: StopSignal) -> None:
+    Args:
+        run_dir: where the checkpoints go.
+        info: description of the model for them.
+        validator: who scores; called before.
+        stop: whether the user asked to stop.
+        patience: validations without a better score after which the fit ends; None: it never does.
+
+    Attributes:
+        best_score: of all validations so far; None before the first one.
+        best_epoch: its epoch, from 1.
+        since_best: validations since then.
+        out_of_patience: whether they ended the fit.
+    """
+
+    def __init__(
+        self, *, run_dir: RunDir, info: ModelInfo, validator: Validator, stop: StopSignal, patience: int | None
+    ) -> None:
         self._run_dir = run_dir
         self._info = info
         self._validator = validator
         self._stop = stop
+        self._patience = patience
         self._position: dict[str, Any] | None = None  # inside an epoch that the loop is about to leave
         self.best_score: float | None = None
         self.best_epoch: int | None = None
+        self.since_best = 0
+        self.out_of_patience = False
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Answer signals alone: the trainer would leave between two updates, without saving."""
         self._stop.take_back()
+        self._lose_patience(trainer)  # a run that goes on may have ended already, all but its report
 
     def state_dict(self) -> dict[str, Any]:
         """Keep the best score across a resume."""
-        return {"best_score": self.best_score, "best_epoch": self.best_epoch}
+        return {"best_score": self.best_score, "best_epoch": self.best_epoch, "since_best": self.since_best}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue with the best score so far."""
         self.best_score = state_dict["best_score"]
         self.best_epoch = state_dict["best_epoch"]
+        self.since_best = state_dict.get("since_best", 0)  # younger than the others
 
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
         """Describe the model inside the checkpoint, and keep the place inside an epoch that was cut short.
@@ -233,10 +254,14 @@ class Saver(L.Callback):
         score = self._validator.latest
         better = score is not None and _is_better(score, self.best_score)
         if better:
-            self.best_score, self.best_epoch = score, trainer.current_epoch + 1
+            self.best_score, self.best_epoch, self.since_best = score, trainer.current_epoch + 1, 0
+        elif score is not None:
+            self.since_best += 1
         save_atomically(trainer, self._run_dir.last)
         if better:
             copy_atomically(self._run_dir.last, self._run_dir.best)
+        if not is_last_epoch(trainer):
+            self._lose_patience(trainer)
         if self._stop.requested and not is_last_epoch(trainer):
             raise FitStopped
 
@@ -253,6 +278,15 @@ class Saver(L.Callback):
         if self._stop.requested and at_update and not trainer.is_last_batch:
             save_atomically(trainer, self._run_dir.last)
             raise FitStopped
+
+    def _lose_patience(self, trainer: L.Trainer) -> None:
+        if self._patience is not None and self.since_best >= self._patience:
+            self.out_of_patience = trainer.should_stop = True
+
+
+def since_best(checkpoint: dict[str, Any]) -> int:
+    """Validations since the best one of a run, from its last checkpoint."""
+    return int(checkpoint["callbacks"][Saver.__qualname__].get("since_best", 0))
 
 
 def _is_better(score: float, best: float | None) -> bool:

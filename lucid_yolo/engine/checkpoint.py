@@ -18,7 +18,7 @@ import lightning as L
 import torch
 from lightning.fabric.plugins import TorchCheckpointIO
 from omegaconf import OmegaConf
-from torch import nn
+from torch import Tensor, nn
 
 from lucid_yolo.config.errors import RunError
 from lucid_yolo.config.schema import DataConfig, ExifOrientation, ModelConfig, TaskName
@@ -109,8 +109,12 @@ class TrainedModel:
         return ExifOrientation(self.info.exif_orientation)
 
 
-def read_checkpoint(path: Path) -> dict[str, Any]:
+def read_checkpoint(path: Path, *, key: str = "checkpoint") -> dict[str, Any]:
     """Read a checkpoint of this project.
+
+    Args:
+        path: file, or a run directory (its best checkpoint).
+        key: what the user named it by, for messages.
 
     Raises:
         RunError: no such file, not a checkpoint, or not one of this project.
@@ -120,22 +124,27 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         path = folder / "best.ckpt"
         if not path.exists() and (folder / "last.ckpt").exists():
             raise RunError(
-                f"checkpoint={folder.parent}: that run was not validated yet, so it has no best.ckpt. "
-                f"Name its last state: checkpoint={folder / 'last.ckpt'}."
+                f"{key}={folder.parent}: that run was not validated yet, so it has no best.ckpt. "
+                f"Name its last state: {key}={folder / 'last.ckpt'}."
             )
     if not path.exists():
-        raise RunError(f"checkpoint={path}: no such file. A run keeps its own in <run_dir>/checkpoints/best.ckpt.")
+        raise RunError(f"{key}={path}: no such file. A run keeps its own in <run_dir>/checkpoints/best.ckpt.")
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
         reason = str(error).partition("\n")[0] or "it is empty"
-        raise RunError(f"checkpoint={path} cannot be read as a checkpoint of this project: {reason}") from None
+        raise RunError(f"{key}={path} cannot be read as a checkpoint of this project: {reason}") from None
     if not isinstance(content, dict) or BLOCK not in content or "state_dict" not in content:
-        raise RunError(f"checkpoint={path} was not written by lucid_yolo: it has no block '{BLOCK}'.")
+        raise RunError(f"{key}={path} was not written by lucid_yolo: it has no block '{BLOCK}'.")
     found = content[BLOCK].get("format")
     if found != FORMAT:
-        raise RunError(f"checkpoint={path} has format {found!r}; this version reads format {FORMAT}.")
+        raise RunError(f"{key}={path} has format {found!r}; this version reads format {FORMAT}.")
     return content
+
+
+def averaged_weights(content: dict[str, Any]) -> dict[str, Tensor]:
+    """The averaged weights of a checkpoint that was read, by their names in the network."""
+    return {k.removeprefix(AVERAGED): v for k, v in content["state_dict"].items() if k.startswith(AVERAGED)}
 
 
 def load_model(path: Path, *, device: torch.device) -> TrainedModel:
@@ -152,9 +161,8 @@ def load_model(path: Path, *, device: torch.device) -> TrainedModel:
     info = ModelInfo.from_plain(content[BLOCK])
     task = get_task(TaskName(info.task))
     model = task.build_model(info.model_config(), len(info.class_names))
-    weights = {k.removeprefix(AVERAGED): v for k, v in content["state_dict"].items() if k.startswith(AVERAGED)}
     try:
-        model.load_state_dict(weights)
+        model.load_state_dict(averaged_weights(content))
     except RuntimeError as error:
         reason = str(error).splitlines()[-1].strip()
         raise RunError(f"checkpoint={path} does not fit the model it describes: {reason}") from None

@@ -25,14 +25,23 @@ def no_metrics(task: Task) -> dict[str, float | None]:
     return dict.fromkeys(["primary", *names])
 
 
+def named_metrics(task: Task, found: Mapping[Decoder, Evaluation]) -> dict[str, float | None]:
+    """Scores of all decoders under the names of a run's summary; None where there was nothing to score."""
+    metrics = no_metrics(task)
+    for decoder, evaluation in found.items():
+        for name, value in task.metric_values(evaluation.metrics).items():
+            metrics[f"{name}{decoder.suffix}"] = None if math.isnan(value) else value
+    metrics["primary"] = metrics[task.primary]
+    return metrics
+
+
 def final_report(
     prepared: Prepared, run_dir: RunDir, console: RunConsole, pictures: PictureWriter
 ) -> dict[str, float | None]:
     """Score the best checkpoint with every decoder and draw what it finds."""
     task = prepared.task
-    metrics = no_metrics(task)
     if not run_dir.best.exists():
-        return metrics
+        return no_metrics(task)
     trained = load_model(run_dir.best, device=prepared.device)
     loader = ValLoader(prepared.splits.val, prepared.config.data, num_workers=prepared.workers.count, pin_memory=False)
     found = evaluate(
@@ -44,14 +53,10 @@ def final_report(
         device=prepared.device,
         precision=str(prepared.plan["precision"].active),
     )
-    for decoder, evaluation in found.items():
-        for name, value in task.metric_values(evaluation.metrics).items():
-            metrics[f"{name}{decoder.suffix}"] = None if math.isnan(value) else value  # nothing to score
-    metrics["primary"] = metrics[task.primary]
     console.print(metrics_table(task, found))
     if prepared.config.logger.pictures:
         _draw(prepared, run_dir, found[task.decoders[0]], pictures)
-    return metrics
+    return named_metrics(task, found)
 
 
 def metrics_table(task: Task, found: Mapping[Decoder, Evaluation]) -> Table:

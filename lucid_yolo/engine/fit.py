@@ -47,6 +47,7 @@ class FitOutcome:
         saved: whether the state of the very end was saved.
         seconds: from the start of the loop to its end.
         best_epoch: epoch of the best checkpoint, from 1; None when none was validated.
+        out_of_patience: whether ``trainer.patience`` ended the fit.
         parameters: parameters of both branches.
         flops: operations of the deployed branch.
         plan: what was active after a look at what was built.
@@ -57,6 +58,7 @@ class FitOutcome:
     saved: bool
     seconds: float
     best_epoch: int | None
+    out_of_patience: bool
     parameters: int
     flops: int
     plan: RunPlan
@@ -99,7 +101,9 @@ def run_fit(
         colour=images.workers,
         prefetch=PrefetchName(str(prepared.plan["prefetch"].active)),
     )
-    module = build.build_module(config, prepared.plan, task, splits.train, len(train_loader), images.device)
+    module = build.build_module(
+        config, prepared.plan, task, splits.train, len(train_loader), images.device, prepared.initial
+    )
     size = count(cast(Deployable, module.model), config.data.image_size)
     console.print(model_line(config.model.variant, size, splits.train.num_classes, config.data.image_size))
     resume = run_dir.last if config.resume is not None else None
@@ -139,11 +143,19 @@ def run_fit(
             train_loader.close()
             val_loader.close()
             metrics.close()
+    seconds = time.perf_counter() - begun
+    if saver.out_of_patience:
+        console.print(
+            f"The fit ends before its last epoch: {saver.since_best} validations in a row "
+            f"(trainer.patience={config.trainer.patience}) brought no better {task.primary} than "
+            f"{saver.best_score:.3f} of epoch {saver.best_epoch}."
+        )
     return FitOutcome(
         status=status,
         saved=saved,
-        seconds=time.perf_counter() - begun,
+        seconds=seconds,
         best_epoch=saver.best_epoch,
+        out_of_patience=saver.out_of_patience,
         parameters=size.parameters,
         flops=size.flops,
         plan=parts.plan,
@@ -198,7 +210,13 @@ def _callbacks(
         progress=progress,
         every=config.trainer.val_every,
     )
-    saver = Saver(run_dir=run_dir, info=build.model_info(config, splits.train), validator=validator, stop=stop)
+    saver = Saver(
+        run_dir=run_dir,
+        info=build.model_info(config, splits.train),
+        validator=validator,
+        stop=stop,
+        patience=config.trainer.patience,
+    )
     callbacks: list[L.Callback] = [reader, validator, saver, ClockAfterEpoch(reader)]
     return saver, callbacks
 

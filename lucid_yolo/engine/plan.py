@@ -61,6 +61,7 @@ def plan(config: RootConfig | DictConfig) -> PlanReport:
     Raises:
         ConfigError: rules that refuse.
         DataError: the data cannot be read.
+        RunError: the checkpoint of ``model.init_from`` cannot be used.
     """
     root = to_root(config)
     resolved = read_and_resolve(root)

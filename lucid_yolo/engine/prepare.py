@@ -9,6 +9,7 @@ import torch
 from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.data.workers import WorkerChoice
 from lucid_yolo.engine import build
+from lucid_yolo.engine.initial import InitialWeights
 from lucid_yolo.engine.resolve import read_and_resolve
 from lucid_yolo.perf.plan import RunPlan
 from lucid_yolo.tasks import get_task
@@ -27,6 +28,7 @@ class Prepared:
         device: where it trains.
         workers: loader processes, and what to say about them.
         rows: target rows of a usual batch.
+        initial: weights that the run starts from; None: they are drawn, or those of the resumed run.
     """
 
     config: RootConfig
@@ -36,6 +38,7 @@ class Prepared:
     device: torch.device
     workers: WorkerChoice
     rows: int
+    initial: InitialWeights | None
 
 
 def prepare(root: RootConfig) -> Prepared:
@@ -44,6 +47,7 @@ def prepare(root: RootConfig) -> Prepared:
     Raises:
         ConfigError: the configuration is refused.
         DataError: the data cannot be used.
+        RunError: the checkpoint of ``model.init_from`` cannot be used.
     """
     resolved = read_and_resolve(root)
     plan = resolved.plan
@@ -57,4 +61,5 @@ def prepare(root: RootConfig) -> Prepared:
         else torch.device(str(plan["accelerator"].active)),
         workers=resolved.workers,
         rows=resolved.rows,
+        initial=resolved.initial,
     )

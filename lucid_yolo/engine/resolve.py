@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.data.cache import cache_exists
@@ -11,6 +11,7 @@ from lucid_yolo.data.readers import read_splits
 from lucid_yolo.data.statistics import target_rows
 from lucid_yolo.data.transforms import Transforms
 from lucid_yolo.data.workers import WorkerChoice, batch_bytes, choose_num_workers
+from lucid_yolo.engine.initial import InitialWeights, match, read_donor
 from lucid_yolo.perf.machine import Machine, describe_machine
 from lucid_yolo.perf.plan import RunPlan, resolve
 from lucid_yolo.perf.rules import data_facts
@@ -26,6 +27,7 @@ class Resolved:
         val: validation split.
         workers: loader processes, and what to say about them.
         rows: target rows of a usual batch.
+        initial: weights that the run starts from; None: they are drawn, or those of the resumed run.
     """
 
     plan: RunPlan
@@ -33,6 +35,7 @@ class Resolved:
     val: SplitIndex
     workers: WorkerChoice
     rows: int
+    initial: InitialWeights | None
 
 
 def read_and_resolve(root: RootConfig) -> Resolved:
@@ -41,10 +44,12 @@ def read_and_resolve(root: RootConfig) -> Resolved:
     Raises:
         ConfigError: the configuration is refused.
         DataError: the data cannot be read.
+        RunError: the checkpoint of ``model.init_from`` cannot be used.
     """
     machine = describe_machine(root)
     Transforms(root.data.augment.transforms)  # what cannot be built is refused before a directory is claimed
     resolve(root, machine, None)  # what is refused without the data is refused before reading it
+    donor = read_donor(root)
     train, val = read_splits(root.data)
     rows = target_rows(train, root.data)
     workers = choose_workers(root, train, machine, rows=rows)
@@ -55,7 +60,11 @@ def read_and_resolve(root: RootConfig) -> Resolved:
         cache_exists=cache_exists(train, root.data, root.cache),
         num_workers=workers.count,
     )
-    return Resolved(resolve(root, machine, facts), train, val, workers, rows)
+    initial = match(donor, root, train.class_names) if donor is not None else None
+    plan = resolve(root, machine, facts)
+    if initial is not None:
+        plan = replace(plan, notes=(*plan.notes, initial.sentence()))
+    return Resolved(plan, train, val, workers, rows, initial)
 
 
 def choose_workers(config: RootConfig, index: SplitIndex, machine: Machine, *, rows: int) -> WorkerChoice:

@@ -19,6 +19,7 @@ from lucid_yolo.config.errors import LucidError, RunError
 from lucid_yolo.config.paths import resolve_user_path
 from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.engine import report
+from lucid_yolo.engine.callbacks import since_best
 from lucid_yolo.engine.checkpoint import read_checkpoint
 from lucid_yolo.engine.console import RunConsole
 from lucid_yolo.engine.final import final_report, no_metrics
@@ -93,7 +94,7 @@ def train(
             memory=report.memory_values(prepared.device),
             model={"parameters": outcome.parameters, "flops": outcome.flops},
         )
-        summary.write_result(result, best_epoch=outcome.best_epoch)
+        summary.write_result(result, best_epoch=outcome.best_epoch, out_of_patience=outcome.out_of_patience)
         write_text(run_dir.plan, result.plan.to_json())
         console.print(_closing_words(result, run_dir, saved=outcome.saved))
     return result
@@ -117,14 +118,31 @@ def _open_run_dir(root: RootConfig) -> RunDir:
             f"resume={run_dir.root}: that run has made its {state['global_step']} updates, nothing is left to do. "
             "Raise trainer.max_steps (or null) to go on."
         )
+    if root.trainer.patience is not None and since_best(state) >= root.trainer.patience:
+        raise RunError(
+            f"resume={run_dir.root}: the last {since_best(state)} validations of that run brought no better score, "
+            f"with trainer.patience={root.trainer.patience} nothing is left to do. Raise it (or null) to go on."
+        )
     return run_dir
 
 
 def _is_finished(run_dir: RunDir) -> bool:
+    return bool(_recorded(run_dir, "status") == "finished")
+
+
+def _recorded(run_dir: RunDir, key: str) -> Any:
+    """A value of the summary that an earlier part of the run wrote; None where there is none."""
     try:
-        return bool(json.loads(run_dir.summary.read_text(encoding="utf-8"))["status"] == "finished")
+        return json.loads(run_dir.summary.read_text(encoding="utf-8"))[key]
     except (OSError, ValueError, KeyError, TypeError):
-        return False
+        return None
+
+
+def _initial_weights(run_dir: RunDir, prepared: Prepared) -> Any:
+    """What the run started from; a resumed run did so in its first part."""
+    if prepared.config.resume is not None:
+        return _recorded(run_dir, "initial_weights")
+    return prepared.initial.as_dict() if prepared.initial is not None else None
 
 
 def _record_start(run_dir: RunDir, root: RootConfig, plan: RunPlan) -> None:
@@ -146,7 +164,9 @@ class _Summary:
             "memory": dict.fromkeys(report.MEMORY_KEYS),
             "model": None,
             "best_epoch": None,
+            "out_of_patience": False,
             "plan": prepared.plan.as_dict(),
+            "initial_weights": _initial_weights(run_dir, prepared),
             "data": {
                 "train_images": len(prepared.splits.train),
                 "val_images": len(prepared.splits.val),
@@ -164,7 +184,7 @@ class _Summary:
         self._values |= {"status": status, "error": error}
         record.write_record(self._run_dir.summary, self._values)
 
-    def write_result(self, result: report.TrainResult, *, best_epoch: int | None) -> None:
+    def write_result(self, result: report.TrainResult, *, best_epoch: int | None, out_of_patience: bool) -> None:
         """Write a finished or interrupted run."""
         self._values |= {
             "metrics": dict(result.metrics),
@@ -172,6 +192,7 @@ class _Summary:
             "memory": dict(result.memory),
             "model": dict(result.model),
             "best_epoch": best_epoch,
+            "out_of_patience": out_of_patience,
             "plan": result.plan.as_dict(),
         }
         self.write(status=result.status)

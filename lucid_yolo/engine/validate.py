@@ -7,7 +7,6 @@ decoder, its suffix in the name. pycocotools reads them as they are.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -28,7 +27,7 @@ from lucid_yolo.data.readers import read_split
 from lucid_yolo.engine.checkpoint import TrainedModel, load_model
 from lucid_yolo.engine.device import choose_device
 from lucid_yolo.engine.evaluate import Evaluation, evaluate
-from lucid_yolo.engine.final import metrics_table
+from lucid_yolo.engine.final import metrics_table, named_metrics
 from lucid_yolo.engine.predict import claim_output
 from lucid_yolo.eval.coco import to_coco_json
 from lucid_yolo.eval.predictions_io import write_json
@@ -77,11 +76,7 @@ def validate(config: ValidateConfig) -> ValidationReport:
     task = trained.task
     loader = ValLoader(index, data, num_workers=data.num_workers or 0, pin_memory=False)
     found = evaluate(trained.model, task, task.decoders, loader, index, device=device, precision="32-true")
-    metrics: dict[str, float | None] = {"primary": None}
-    for decoder, evaluation in found.items():
-        for name, value in task.metric_values(evaluation.metrics).items():
-            metrics[f"{name}{decoder.suffix}"] = None if math.isnan(value) else value  # nothing to score
-    metrics["primary"] = metrics[task.primary]
+    metrics = named_metrics(task, found)
     details = {
         d.name: e.metrics.as_dict(index.class_names) | {"recall_50": asdict(recall_at(index, e.detections))}
         for d, e in found.items()
@@ -96,7 +91,8 @@ def _data_config(config: ValidateConfig, trained: TrainedModel) -> DataConfig:
     data = trained.info.data_config()
     if config.root is not None:
         data.root = config.root
-        data.train = data.val = data.train_images = data.val_images = None
+        data.train = data.val = data.test = None
+        data.train_images = data.val_images = data.test_images = None
     if config.val is not None:
         setattr(data, config.split.value, config.val)
     if config.val_images is not None:

@@ -62,6 +62,10 @@ class Task(Protocol):
         """Build the network, which maps images (B, 3, S, S) to ``Predictions``."""
         ...
 
+    def class_rows(self, model: nn.Module) -> tuple[str, ...]:
+        """Names of the parameters of a network that have one row a class, in the order of the classes."""
+        ...
+
     def build_loss(self, config: TaskConfig, num_classes: int, image_size: int) -> nn.Module:
         """Build the objective, which maps ``Predictions`` and ``Targets`` to ``total`` and ``parts``.
 

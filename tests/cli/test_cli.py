@@ -195,11 +195,11 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert "optimizer   adamw, musgd, sgd" in text
     assert "lucid_schema" not in text
     assert cli.main(["predict", "-h"]) == 0
-    assert "save.overlay" in capsys.readouterr().out
-    for verb, setting in (("compare", "blocks"), ("profile", "warmup")):  # settings, and the overrides of a run
+    assert "\n  save.overlay=true  pictures with boxes drawn\n" in capsys.readouterr().out
+    for verb, setting in (("compare", "blocks=null"), ("profile", "warmup=20")):  # settings, and overrides of a run
         assert cli.main([verb, "-h"]) == 0
         text = capsys.readouterr().out
-        assert f"\n  {setting}\n" in text
+        assert f"\n  {setting}  " in text
         assert "optimizer   adamw, musgd, sgd" in text
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out == f"lucid-yolo {lucid_yolo.__version__}\n"

@@ -41,11 +41,12 @@ def test_each_composition_has_a_directory_of_its_own() -> None:
 
 def test_relative_paths_mean_the_directory_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    cfg = compose(["data=coco", "data.root=sets/blood", "run_dir=out/a"])
+    cfg = compose(["data=coco", "data.root=sets/blood", "run_dir=out/a", "model.init_from=runs/old"])
     monkeypatch.chdir("/")
     root = to_root(cfg)
     assert root.data.root == str(tmp_path / "sets" / "blood")
     assert root.run_dir == str(tmp_path / "out" / "a")
+    assert root.model.init_from == str(tmp_path / "runs" / "old")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert compose(["data=coco", "data.root=~/x"]).data.root == str(tmp_path / "x")
 
@@ -91,6 +92,17 @@ def test_contradictions_are_found() -> None:
     with pytest.raises(ConfigError, match=r"small_reference \(8\) is smaller than"):
         to_root(compose(["task.assigner.small_side=12", "task.assigner.small_reference=8"]))
     cfg = compose()
+    cfg.model.variant = "s"  # the name alone
+    scale = (
+        r"model\.variant is 's', whose scale is model\.depth=0\.5, model\.width=0\.5, model\.max_channels=1024; "
+        r"found model\.depth=0\.5, model\.width=0\.25, .*select the scale with model=s, or call"
+    )
+    with pytest.raises(ConfigError, match=scale):
+        to_root(cfg)
+    with pytest.raises(ConfigError, match=r"model\.variant is 'n'.*found .*model\.width=0\.3"):
+        to_root(compose(["model.width=0.3"]))
+    assert to_root(compose(["model.width=0.3", "model.variant=mine"])).model.width == 0.3
+    cfg = compose()
     cfg.resume = "runs/old"
     with pytest.raises(ConfigError, match="a resumed run keeps its directory"):
         to_root(cfg)
@@ -133,6 +145,7 @@ def test_resume_keeps_values_whose_defaults_have_changed_since(tmp_path: Path) -
 
 FROZEN = {
     "model=s": "model.width from 0.25 to 0.5",
+    "model.init_from=/elsewhere": "model.init_from from None to '/elsewhere'",
     "data.image_size=320": "data.image_size from 160 to 320",
     "data.batch_size=4": "data.batch_size from 16 to 4",
     "data.format=coco": "data.format from 'shapes' to 'coco'",
@@ -172,8 +185,8 @@ def test_resume_checks_new_overrides_and_the_directory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a[1]", "a=b", "a(b)", "accents-\u00fc", "a{b}", "a#b", "it's"])
 def test_paths_need_no_second_quotes(tmp_path: Path, name: str) -> None:
-    config = compose([f"run_dir={tmp_path / name}", f"data.root={tmp_path / name}"])
-    assert config.run_dir == config.data.root == str(tmp_path / name)
+    config = compose([f"{key}={tmp_path / name}" for key in ("run_dir", "data.root", "model.init_from")])
+    assert config.run_dir == config.data.root == config.model.init_from == str(tmp_path / name)
 
 
 def test_a_printed_resume_command_is_read_back(tmp_path: Path) -> None:

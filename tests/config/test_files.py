@@ -48,7 +48,7 @@ def test_an_experiment_of_the_user(tmp_path: Path) -> None:
 def test_the_folder_is_looked_up_where_the_user_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "my/model/tiny.yaml", "variant: tiny\ndepth: 0.3\nwidth: 0.2\nmax_channels: 256\n")
     monkeypatch.chdir(tmp_path)
-    assert compose(["model=tiny"], config_dir="my").model.width == 0.2
+    assert to_root(compose(["model=tiny"], config_dir="my")).model.width == 0.2
 
 
 def test_the_record_composes_again_from_another_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,13 +9,17 @@ import pytest
 
 from lucid_yolo.config.errors import ConfigError
 from lucid_yolo.config.verbs import (
+    CompareConfig,
     DecodeName,
     PredictConfig,
+    ProfileConfig,
     SaveConfig,
     SplitName,
     ValidateConfig,
     make_settings,
     parse_settings,
+    setting_keys,
+    settings_help,
 )
 
 
@@ -71,3 +75,20 @@ def test_keyword_arguments_from_python() -> None:
         make_settings(PredictConfig, {"checkpoint": "a", "source": "b", "confidense": 0.5})
     with pytest.raises(ConfigError, match="accelerator: 'gpu' is not one of auto, cpu, cuda, mps"):
         make_settings(ValidateConfig, {"checkpoint": "a", "accelerator": "gpu"})
+
+
+@pytest.mark.parametrize("kind", [ValidateConfig, PredictConfig, CompareConfig, ProfileConfig])
+def test_the_help_shows_every_setting_with_its_default_and_its_meaning(kind: type) -> None:
+    lines = [line.split(maxsplit=1) for line in settings_help(kind).splitlines()]
+    assert [written.partition("=")[0] for written, _ in lines] == list(setting_keys(kind))
+    assert all(len(meaning) > 10 for _, meaning in lines)
+
+
+def test_defaults_in_the_help_are_written_as_a_user_writes_them() -> None:
+    lines = dict(line.split(maxsplit=1) for line in settings_help(PredictConfig).splitlines())
+    assert list(lines) == [
+        "checkpoint=VALUE", "source=VALUE", "out=null", "confidence=0.25", "decode=one_to_one", "batch_size=16",
+        "save.overlay=true", "save.json=true", "save.txt=false", "accelerator=auto",
+    ]  # fmt: skip
+    assert lines["decode=one_to_one"].endswith("(one_to_one, one_to_many)")
+    assert lines["save.txt=false"] == "one YOLO label file an image"

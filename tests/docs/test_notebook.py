@@ -7,13 +7,15 @@ import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
-from tests.checkout import ROOT, TINY_RUN
+from tests.checkout import ROOT
+from tests.engine.tiny import SHORT, tiny_overrides
 
 
 def execute(notebook, folder) -> None:
     """Execute a notebook in a folder, training shortened."""
     (parameters,) = [i for i, cell in enumerate(notebook.cells) if "parameters" in cell.metadata.get("tags", ())]
-    notebook.cells.insert(parameters + 1, nbformat.v4.new_code_cell(f"overrides = ['data=shapes', *{TINY_RUN!r}]"))
+    shortened = tiny_overrides(*SHORT, "logger.pictures=true")
+    notebook.cells.insert(parameters + 1, nbformat.v4.new_code_cell(f"overrides = {shortened!r}"))
     NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
 
 

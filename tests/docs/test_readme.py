@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.checkout import ROOT, TINY_RUN, run_python
+from tests.checkout import ROOT, run_python
+from tests.engine.tiny import SHORT, tiny_overrides
 
 INSTALL_AND_TRAIN = "python -m venv .venv && . .venv/bin/activate && pip install -e . && python train.py"
 RUN_TESTS = ". .venv/bin/activate && pip install --upgrade pip && pip install --group dev && pytest"
@@ -56,7 +57,7 @@ def test_what_the_commands_install_exists():
 @pytest.mark.slow
 def test_training_command_leaves_a_run_directory(tmp_path):
     script = INSTALL_AND_TRAIN.rpartition("&& python ")[2]
-    done = run_python(script, *TINY_RUN, f"run_dir={tmp_path / 'run'}")
+    done = run_python(script, *tiny_overrides(*SHORT), f"run_dir={tmp_path / 'run'}")
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "run" / "summary.json").is_file()
     assert (tmp_path / "run" / "checkpoints" / "best.ckpt").is_file()

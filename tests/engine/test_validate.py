@@ -16,7 +16,7 @@ from pycocotools.cocoeval import COCOeval
 from pycocotools.mask import iou
 
 import lucid_yolo as ly
-from lucid_yolo.config.errors import RunError
+from lucid_yolo.config.errors import DataError, RunError
 
 CATEGORIES = {90: "wide", 1: "tall", 7: "never"}  # unsorted, with gaps
 FAST = [  # learns in seconds what it is shown
@@ -133,6 +133,17 @@ def test_exported_boxes_lie_on_the_objects_of_the_original_pictures(trained: tup
         best = max(found, key=lambda record: record["score"])
         assert best["category_id"] == annotation["category_id"]
         assert iou([best["bbox"]], [annotation["bbox"]], [0])[0, 0] > 0.5
+
+
+def test_a_test_split_is_scored_where_there_is_one(trained: tuple[Path, Path], tmp_path: Path) -> None:
+    root, run = trained
+    with pytest.raises(DataError, match="no annotation file for the test split"):
+        ly.validate(run, split="test")
+    write_split(root, "test", 5)
+    ly.validate(run, split="test", out=str(tmp_path / "out"))
+    assert_agrees(tmp_path / "out", root / "annotations" / "instances_test.json")
+    records = json.loads((tmp_path / "out" / "predictions.json").read_text())
+    assert {record["image_id"] for record in records} == {50 + 3 * i for i in range(5)}
 
 
 def test_other_classes_are_refused(trained: tuple[Path, Path], tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ TINY = [
     "logger.pictures=false",
     "logger.tensorboard=false",
 ]
+SHORT = ("trainer.max_epochs=1", "trainer.max_steps=2")  # where it matters only that it trains
 
 
 def tiny_overrides(*changes: str) -> list[str]:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.checkout import ROOT, TINY_RUN, run_python
+from tests.checkout import ROOT, run_python
+from tests.engine.tiny import SHORT, tiny_overrides
 
 DATA_FOLDERS = ("conf", "multirun_sweeps")
 
@@ -119,6 +120,6 @@ def test_console_script_refuses_an_unknown_key(script):
 
 @pytest.mark.slow
 def test_console_script_trains(script, tmp_path):
-    done = script("train", *TINY_RUN, "run_dir=run")
+    done = script("train", *tiny_overrides(*SHORT), "run_dir=run")
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "run" / "summary.json").is_file()

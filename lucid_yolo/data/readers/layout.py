@@ -14,7 +14,11 @@ from lucid_yolo.config.schema import DataConfig
 from lucid_yolo.data.readers.problems import some
 from lucid_yolo.data.readers.settings import Split, data_root, named_path
 
-SPLIT_NAMES: dict[Split, tuple[str, ...]] = {"train": ("train",), "val": ("val", "valid", "validation")}
+SPLIT_NAMES: dict[Split, tuple[str, ...]] = {
+    "train": ("train",),
+    "val": ("val", "valid", "validation"),
+    "test": ("test",),
+}
 
 _YEAR = "20[0-9][0-9]"
 _ANNOTATIONS = (
@@ -40,7 +44,7 @@ def find_annotations(config: DataConfig, split: Split) -> Path:
         ConfigError: neither a root nor the file is configured.
         DataError: no file is found, or more than one.
     """
-    named = config.train if split == "train" else config.val
+    named: str | None = getattr(config, split)
     if named is not None:
         path = named_path(f"data.{split}", named, Path() if config.root is None else data_root(config))
         if path.is_dir():
@@ -68,14 +72,14 @@ def find_images(config: DataConfig, split: Split, annotations: Path, file_names:
 
     Args:
         config: data settings.
-        split: "train" or "val".
+        split: "train", "val" or "test".
         annotations: the annotation file.
         file_names: image names in it.
 
     Raises:
         DataError: no folder has any of the images, or several have them all.
     """
-    named = config.train_images if split == "train" else config.val_images
+    named: str | None = getattr(config, f"{split}_images")
     root = annotations.parent if config.root is None else data_root(config)
     if named is not None:
         folder = named_path(f"data.{split}_images", named, root)
@@ -103,12 +107,12 @@ def find_images(config: DataConfig, split: Split, annotations: Path, file_names:
 
 
 def refuse_image_keys(config: DataConfig) -> None:
-    """Refuse ``data.train_images`` and ``data.val_images`` for a format that has no use for them.
+    """Refuse ``data.train_images`` and its like for a format that has no use for them.
 
     Raises:
         ConfigError: one of them is set.
     """
-    keys = [key for key in ("train_images", "val_images") if getattr(config, key) is not None]
+    keys = [key for split in SPLIT_NAMES if getattr(config, key := f"{split}_images") is not None]
     if keys:
         raise ConfigError([f"data.{key}: data={config.format} has no use for this key; leave it out" for key in keys])
 

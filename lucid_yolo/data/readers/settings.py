@@ -11,8 +11,8 @@ from lucid_yolo.config.errors import ConfigError, DataError
 from lucid_yolo.config.paths import resolve_user_path
 from lucid_yolo.config.schema import DataConfig
 
-Split = Literal["train", "val"]
-SPLITS: tuple[Split, Split] = ("train", "val")
+Split = Literal["train", "val", "test"]
+SPLITS: tuple[Split, Split] = ("train", "val")  # of a run
 
 
 def check_options(config: DataConfig, *, allowed: Collection[str]) -> None:

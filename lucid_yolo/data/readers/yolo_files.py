@@ -16,7 +16,11 @@ from lucid_yolo.data.readers.problems import Problems, counted, some
 from lucid_yolo.data.readers.settings import Split, data_root
 
 IMAGE_SUFFIXES = frozenset({".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
-_SPLIT_KEYS: dict[Split, tuple[str, ...]] = {"train": ("train",), "val": ("val", "valid", "validation")}
+_SPLIT_KEYS: dict[Split, tuple[str, ...]] = {
+    "train": ("train",),
+    "val": ("val", "valid", "validation"),
+    "test": ("test",),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ def list_images(data: DataYaml, config: DataConfig, split: Split) -> tuple[list[
     Raises:
         DataError: the split is not named, or a folder, list or image is missing or empty.
     """
-    named = config.train if split == "train" else config.val
+    named: str | None = getattr(config, split)
     if named is not None:
         entries: Sequence[str] = (named,)
         key = f"data.{split}"
@@ -154,7 +158,7 @@ def _read_names(document: dict[str, Any], problems: Problems) -> tuple[str, ...]
 
 def _read_splits(document: dict[str, Any], problems: Problems) -> dict[str, tuple[str, ...]]:
     splits: dict[str, tuple[str, ...]] = {}
-    for key in (*_SPLIT_KEYS["train"], *_SPLIT_KEYS["val"], "test"):
+    for key in (key for keys in _SPLIT_KEYS.values() for key in keys):
         value = document.get(key)
         if value is None:
             continue

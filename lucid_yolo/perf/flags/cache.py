@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from lucid_yolo.config.schema import CacheName, CachePlace
 from lucid_yolo.perf.flag import Choice, Flag
+from lucid_yolo.perf.machine import Machine
 from lucid_yolo.perf.rules import Facts, Kind, Rule, Stage, gib
 
 SHARE = 0.8
@@ -49,6 +52,26 @@ def _choose(facts: Facts) -> Choice:
     return Choice(value=str(cache.selected), reason=f"takes {gib(_estimate(facts))} of {gib(free)} free {where}")
 
 
+def _fits(place: CachePlace, *, free: Callable[[Machine], int], room: str, way_out: str) -> Rule:
+    """Refuse a cache that is larger than its share of the free room.
+
+    Args:
+        place: where it lies.
+        free: bytes that are free there.
+        room: the same in words.
+        way_out: what else could be done about that place.
+    """
+    return Rule(
+        id=f"cache.fits-{place}",
+        stage=Stage.DATA,
+        kind=Kind.REFUSE,
+        applies=lambda facts: _is_selected(facts, place) and _is_too_large(facts, free(facts.machine)),
+        sentence="cache={config.cache.selected} takes {estimate} for {data.num_train} training pictures, and may take "
+        f"{SHARE:.0%} {room}; {{other}} would be the alternative, {way_out}, cache=none keeps nothing",
+        words=_words,
+    )
+
+
 FLAGS = (
     Flag(
         key="cache",
@@ -67,29 +90,17 @@ FLAGS = (
                 sentence="cache.place=memory needs anonymous memory files, which Linux has and {machine.os} has not; "
                 "cache.place=disk runs everywhere",
             ),
-            Rule(
-                id="cache.fits-memory",
-                stage=Stage.DATA,
-                kind=Kind.REFUSE,
-                applies=lambda facts: (
-                    _is_selected(facts, CachePlace.MEMORY) and _is_too_large(facts, facts.machine.memory_available)
-                ),
-                sentence="cache={config.cache.selected} takes {estimate} for {data.num_train} training pictures, and "
-                f"may take {SHARE:.0%} of the available memory of {{memory}}; {{other}} would be the alternative, "
-                "cache.place=disk keeps it in a file, cache=none keeps nothing",
-                words=_words,
+            _fits(
+                CachePlace.MEMORY,
+                free=lambda machine: machine.memory_available,
+                room="of the available memory of {memory}",
+                way_out="cache.place=disk keeps it in a file",
             ),
-            Rule(
-                id="cache.fits-disk",
-                stage=Stage.DATA,
-                kind=Kind.REFUSE,
-                applies=lambda facts: (
-                    _is_selected(facts, CachePlace.DISK) and _is_too_large(facts, facts.machine.cache_disk_free)
-                ),
-                sentence="cache={config.cache.selected} takes {estimate} for {data.num_train} training pictures, and "
-                f"may take {SHARE:.0%} of the {{disk}} that are free where the user's cache directory lies; {{other}} "
-                "would be the alternative, LUCID_YOLO_CACHE names another directory, cache=none keeps nothing",
-                words=_words,
+            _fits(
+                CachePlace.DISK,
+                free=lambda machine: machine.cache_disk_free,
+                room="of the {disk} that are free where the user's cache directory lies",
+                way_out="LUCID_YOLO_CACHE names another directory",
             ),
         ),
     ),

@@ -12,6 +12,7 @@ from torch import nn
 from lucid_yolo.config.schema import ModelConfig, TaskConfig, TaskName
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.losses.detection import PART_NAMES, DetectionLoss
+from lucid_yolo.nn.heads.detect import Stem
 from lucid_yolo.nn.model import Detector, Scale
 from lucid_yolo.nn.predictions import Predictions
 from lucid_yolo.ops.anchors import Anchors, make_anchors
@@ -46,6 +47,13 @@ class DetectTask:
     def build_model(self, config: ModelConfig, num_classes: int) -> Detector:
         """Build the detector of a variant."""
         return Detector(Scale.from_config(config), num_classes, detach_one_to_one=config.detach_one_to_one)
+
+    def class_rows(self, model: nn.Module) -> tuple[str, ...]:
+        """Weights and biases of the last convolution of each class stem."""
+        head = cast(Detector, model).head
+        stems = [cast(Stem, stem) for branch in (head.one_to_many, head.one_to_one) for stem in branch.cls]
+        rows = {id(parameter) for stem in stems for parameter in stem[-1].parameters()}
+        return tuple(name for name, parameter in model.named_parameters() if id(parameter) in rows)
 
     def build_loss(self, config: TaskConfig, num_classes: int, image_size: int) -> DetectionLoss:
         """Build assignment and loss for a training canvas of ``image_size`` pixels."""

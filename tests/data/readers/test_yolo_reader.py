@@ -156,6 +156,17 @@ def test_root_may_be_the_file_and_keys_override(yolo_set: Write) -> None:
         read(root, train_images="x")
 
 
+def test_a_test_split_is_read_where_it_is_named(yolo_set: Write) -> None:
+    root = yolo_set()
+    refused(root, "no key 'test', so the test split is unknown; write it there or set data.test", split="test")
+    text = (root / "data.yaml").read_text()
+    value = next(line.partition(":")[2] for line in text.splitlines() if line.startswith("val:"))
+    (root / "data.yaml").write_text(f"{text}test:{value}\n")
+    assert read(root, "test").paths == read(root, "val").paths
+    assert read(root, "test").name == "test"
+    assert read(root, "test", test="images/train").paths == read(root, "train").paths
+
+
 def test_no_data_yaml(tmp_path: Path) -> None:
     refused(tmp_path, "no data.yaml")
     (tmp_path / "annotations").mkdir()
