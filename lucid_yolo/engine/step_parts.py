@@ -27,15 +27,19 @@ class StepParts(L.Callback):
         plan: what is active.
         config: the run.
         tape: records; default: CUDA graphs.
+        backend: makes code of what is compiled, a name that torch.compile knows.
 
     Attributes:
         plan: what is active after a look at what was built.
     """
 
-    def __init__(self, plan: RunPlan, config: RootConfig, tape: Tape | None = None) -> None:
+    def __init__(
+        self, plan: RunPlan, config: RootConfig, tape: Tape | None = None, *, backend: str = "inductor"
+    ) -> None:
         self.plan = plan
         self._config = config
         self._tape = tape
+        self._backend = backend
         self._recorder: Recorder | None = None
         self._compiled: CompiledObjective[Any, Any] | None = None
 
@@ -49,7 +53,9 @@ class StepParts(L.Callback):
         assert isinstance(pl_module, TrainingModule)
         self.plan = judge_setup(self.plan, _built(self._config, trainer, pl_module))
         if self.plan["compile"].active == CompileName.STEP:
-            pl_module.objective = self._compiled = CompiledObjective(pl_module.model, pl_module.loss)
+            pl_module.objective = self._compiled = CompiledObjective(
+                pl_module.model, pl_module.loss, backend=self._backend
+            )
         active = [name for name in REGIONS if self.plan[f"capture.{name}"].active]
         if active:
             self._record(pl_module, {name: getattr(self._config.capture, name).warmup for name in active})

@@ -1,0 +1,102 @@
+"""Recorded and compiled parts inside Lightning's loop, without CUDA: on a tape of ours, and with Dynamo's backend."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+
+import lucid_yolo as ly
+from lucid_yolo.config.compose import to_root
+from lucid_yolo.config.errors import ConfigError
+from lucid_yolo.config.regions import REGIONS
+from lucid_yolo.engine.step_parts import StepParts
+from lucid_yolo.engine.train import train
+from lucid_yolo.nn.cast import CastOnce
+from lucid_yolo.perf.objective import Objective
+from lucid_yolo.perf.plan import resolve
+from tests.engine.tiny import tiny_overrides
+from tests.perf.capture.tapes import CallTape
+from tests.perf.machines import CUDA
+
+ALL = f"capture={'+'.join(REGIONS)}"
+SHORT = ("data.recipe.epochs=2", "data.recipe.val_every=1")
+
+
+def run(tmp_path: Path, name: str, *overrides: str, callbacks: Any = ()) -> dict[str, Any]:
+    config = ly.compose(tiny_overrides(*SHORT, f"run_dir='{tmp_path / name}'", *overrides))
+    result = train(config, callbacks=callbacks)
+    assert result.status == "finished"
+    return torch.load(result.run_dir / "checkpoints" / "last.ckpt", weights_only=True)
+
+
+def parts_for(*overrides: str, **settings: Any) -> StepParts:
+    """What would be installed on a CUDA machine."""
+    root = to_root(ly.compose(tiny_overrides(*SHORT, "trainer.accelerator=auto", "precision=32-true", *overrides)))
+    return StepParts(resolve(root, CUDA, None), root, **settings)
+
+
+def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert one["state_dict"].keys() == other["state_dict"].keys()
+    assert all(torch.equal(value, other["state_dict"][name]) for name, value in one["state_dict"].items())
+    states = [checkpoint["optimizer_states"][0]["state"] for checkpoint in (one, other)]
+    assert all(torch.equal(s["momentum_buffer"], states[1][i]["momentum_buffer"]) for i, s in states[0].items())
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_a_run_of_recorded_parts_equals_the_eager_one(tmp_path: Path, accumulate: int) -> None:
+    setting = f"trainer.accumulate={accumulate}"  # 4 batches an epoch: with 3, an update of one batch at its end
+    eager = run(tmp_path, "eager", setting)
+    parts = parts_for(ALL, setting, tape=CallTape())
+    recorded = run(tmp_path, "recorded", setting, callbacks=[parts])
+    assert_same(recorded, eager)
+    outcomes = parts.outcomes()
+    assert {name: outcome["native_calls"] for name, outcome in outcomes.items()} == {
+        f"capture.{name}": 0 for name in REGIONS
+    }
+    assert outcomes["capture.network"]["replays"] == 8
+    updates = {1: 8, 3: 4}[accumulate]
+    assert outcomes["capture.gradient_norm"]["replays"] == outcomes["capture.orthogonalization"]["replays"] == updates
+    assert outcomes["capture.updates"]["replays"] == 2 * updates
+
+
+def test_a_run_of_a_compiled_step_equals_the_eager_one(tmp_path: Path) -> None:
+    eager = run(tmp_path, "eager")
+    parts = parts_for("compile=step", "capture=gradient_norm+updates", tape=CallTape(), backend="eager")
+    compiled = run(tmp_path, "compiled", callbacks=[parts])
+    assert_same(compiled, eager)
+    assert parts.outcomes()["compile"]["graphs"] == 1
+    assert parts.outcomes()["capture.gradient_norm"]["replays"] == 8
+
+
+def test_everything_is_put_back_when_the_fit_ends(tmp_path: Path) -> None:
+    class Watch(L.Callback):
+        module: Any = None
+
+        def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+            self.module = pl_module
+
+    watch, parts = Watch(), parts_for(ALL, tape=CallTape())
+    run(tmp_path, "run", callbacks=[watch, parts])
+    assert type(watch.module.objective) is Objective
+    assert type(watch.module.objective._network) is CastOnce
+    assert watch.module.clip.__name__ == "clip_gradients"
+
+
+def test_what_was_built_is_judged_before_anything_is_installed(tmp_path: Path) -> None:
+    class Hook(L.Callback):
+        def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+            pl_module.model.neck.register_forward_hook(lambda *_: None)
+
+    parts = parts_for("capture=network+loss", tape=CallTape())
+    with pytest.warns(UserWarning, match="hooks"):
+        run(tmp_path, "run", callbacks=[Hook(), parts])
+    assert parts.plan["capture.network"].active is False
+    assert parts.plan["capture.loss"].active is True
+    assert set(parts.outcomes()) == {"capture.loss"}
+    strict = parts_for("capture=network+loss", "on_unmet=raise", tape=CallTape())
+    with pytest.raises(ConfigError, match="capture=network would replay without calling hooks"):
+        run(tmp_path, "strict", callbacks=[Hook(), strict])
