@@ -10,6 +10,8 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import import_module
 from typing import Any, NoReturn
 
 from omegaconf import DictConfig, OmegaConf
@@ -128,12 +130,12 @@ def _run_configuration(verb: str, options: argparse.Namespace) -> int:
 
 def _train(config: DictConfig) -> int:
     root = composing.to_root(config)  # refuses before torch is imported
-    from lucid_yolo.engine.warm_up import WarmUp  # noqa: PLC0415 - late: imports torch
+    from lucid_yolo.engine.warm_up import warm_up  # noqa: PLC0415 - late: imports torch
 
-    warm_up = WarmUp(root)  # beside the next import, which takes seconds
+    warm_up(root, partial(import_module, "lucid_yolo.engine.train"))  # an import of seconds
     from lucid_yolo.engine.train import train  # noqa: PLC0415
 
-    result = train(root, started=STARTED, before_first_step=warm_up.wait)
+    result = train(root, started=STARTED)
     return {"finished": 0, "interrupted": INTERRUPTED}.get(result.status, FAILED)
 
 

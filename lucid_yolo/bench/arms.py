@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from lucid_yolo.bench.record import write_record
 from lucid_yolo.config import record
-from lucid_yolo.config.sweep import child_environment
+from lucid_yolo.config.child import child_environment
 
 ENVIRONMENT = ("device", "driver", "versions", "commit", "cores")
 UNDONE = ("inactive", "retired")  # keys of a flag's outcome: it was switched on and did not stay so

@@ -62,6 +62,7 @@ def _entry(
         mark=report.workload.mark,
         compares=str(report.workload.compares),
         pairs=ratio.ratios,
+        also={str(key): list(one.ratios) for key, one in arm.ratios.items() if key != report.workload.compares},
         setup_seconds=arm.medians["setup"],
         break_even="never" if arm.break_even == math.inf else arm.break_even,
         baseline=base.medians,

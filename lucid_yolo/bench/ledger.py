@@ -73,6 +73,7 @@ class Entry:
         mark: what the workload asks of a flag.
         compares: what the ratio is made of.
         pairs: ratios to the baseline, below 1 is faster.
+        also: ratios of what the workload does not compare, by what they are made of, such as "step".
         setup_seconds: median; None where the flag has no set-up.
         break_even: epochs, or "never"; None where there is no set-up.
         baseline: medians of the baseline, by measure.
@@ -97,6 +98,7 @@ class Entry:
     mark: Mark | None
     compares: str
     pairs: tuple[float, ...]
+    also: Mapping[str, Sequence[float]]
     setup_seconds: float | None
     break_even: float | str | None
     baseline: Mapping[str, float | None]
@@ -231,8 +233,8 @@ def booked(rows: Sequence[Row], entries: Iterable[Entry]) -> tuple[Row, ...]:
 
 
 HEADER = (
-    "option", "workload", "device", "saved", "spread of the ratio", "pairs", "set-up, s", "break-even, epochs",
-    "reserved, MiB", "eager share", "parity", "measured with", "state",
+    "option", "workload", "device", "saved", "spread of the ratio", "pairs", "saved of a step", "set-up, s",
+    "break-even, epochs", "reserved, MiB", "eager share", "parity", "measured with", "state",
 )  # fmt: skip
 
 
@@ -268,6 +270,7 @@ def _cells(entry: Entry, version: str) -> tuple[str, ...]:
         f"**{ratio.saved_percent:.1f} %**, {ratio.verdict}",
         f"{ratio.median:.4f} ({ratio.low:.4f} to {ratio.high:.4f})",
         str(len(ratio.ratios)),
+        f"{PairedRatio(tuple(entry.also['step'])).saved_percent:.1f} %" if "step" in entry.also else "",
         "" if entry.setup_seconds is None else f"{entry.setup_seconds:.1f}",
         break_even_cell(None if epochs is None else float(epochs)),
         "" if None in reserved else f"{reserved[0]:.0f} to {reserved[1]:.0f}",

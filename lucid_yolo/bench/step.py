@@ -23,6 +23,7 @@ from lucid_yolo.bench.record import environment, write_record
 from lucid_yolo.config.compose import compose, to_root
 from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.data.batch import Targets
+from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.ops.images import scale_images
 from lucid_yolo.optim.build import build_optimizer
 from lucid_yolo.optim.clip import clip_gradients
@@ -66,6 +67,7 @@ class StepRig:
         model = task.build_model(config.model, workload.classes)
         self.model: nn.Module = model.to(self.device, memory_format=self.memory_format)  # type: ignore[call-overload]
         self.model.train()
+        self.network = CastOnce(self.model)
         self.loss = task.build_loss(config.task, workload.classes, workload.size).to(self.device)
         self.optimizer = build_optimizer(self.model, config.optimizer)
         self.parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
@@ -87,7 +89,7 @@ class StepRig:
         """
         mark()
         with self.autocast():
-            predictions = self.model(scale_images(self.images.permute(0, 3, 1, 2), memory_format=self.memory_format))
+            predictions = self.network(scale_images(self.images.permute(0, 3, 1, 2), memory_format=self.memory_format))
             mark()
             losses = self.loss(predictions, self.targets)
             mark()

@@ -6,10 +6,8 @@ Jobs that share a process share its allocator, its autotuning caches and its war
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -20,6 +18,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
 from lucid_yolo.config import record
+from lucid_yolo.config.child import child_environment
 from lucid_yolo.config.compose import Request
 from lucid_yolo.config.errors import ConfigError, RunError
 from lucid_yolo.config.loader import CONFIG_NAME, plain
@@ -98,15 +97,6 @@ def _child(arguments: Sequence[str], *, cwd: str) -> int:
         except KeyboardInterrupt:
             child.wait()
             raise
-
-
-def child_environment() -> dict[str, str]:
-    """Let the child import this very package, also from a checkout that is not installed."""
-    parent = str(Path(__file__).resolve().parents[2])
-    if parent in sysconfig.get_paths().values():
-        return dict(os.environ)
-    paths = [parent, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def _primary_metric(run_dir: Path) -> float | None:

@@ -38,23 +38,6 @@ def leaves_early(trainer: L.Trainer) -> bool:
     return trainer.should_stop or 0 <= trainer.max_steps <= trainer.global_step
 
 
-class Readiness(L.Callback):
-    """Waits for what else was started, then counts memory from here on.
-
-    Args:
-        wait: called when everything is built; workers are started after it.
-    """
-
-    def __init__(self, wait: Callable[[], None]) -> None:
-        self._wait = wait
-
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Wait; peaks of memory are those of the fit alone."""
-        self._wait()
-        if pl_module.device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(pl_module.device)
-
-
 class StepReader(L.Callback):
     """Reads the losses every few steps, keeps time, logs, shows progress and stops a diverged run."""
 
@@ -82,7 +65,9 @@ class StepReader(L.Callback):
         self._images = 0
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Start the clock."""
+        """Start the clock; peaks of memory are those of the fit."""
+        if pl_module.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(pl_module.device)
         self._progress.start(trainer.max_epochs or 0, int(trainer.num_training_batches))
         self._restart_window()
 

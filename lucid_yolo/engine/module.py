@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.data.batch import Batch, Targets
 from lucid_yolo.engine.step_log import StepLog
+from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.optim.build import build_optimizer
 from lucid_yolo.optim.clip import clip_gradients
 from lucid_yolo.optim.ema import Ema
@@ -61,7 +62,7 @@ class TrainingModule(L.LightningModule):
         self.model: nn.Module = model.to(memory_format=self.memory_format)  # type: ignore[call-overload]
         self.ema = Ema(self.model, decay=config.trainer.ema.decay, ramp=config.trainer.ema.ramp)
         self.loss = loss
-        self.objective: Callable[[Tensor, Targets, Mark], Any] = Objective(self.model, loss)
+        self.objective: Callable[[Tensor, Targets, Mark], Any] = self.eager_objective()
         self.clip: Callable[..., Tensor] = clip_gradients
         self.step_log: StepLog | None = None
         self.recent_images: deque[Tensor] = deque(maxlen=config.trainer.log_every)
@@ -70,6 +71,10 @@ class TrainingModule(L.LightningModule):
         self._allowed: Tensor | None = None  # whether the update of this step is made; one place for the whole fit
         self._alpha_epoch = -1
         self.mark: Mark = unheard  # told the name of each part of a step when it ends
+
+    def eager_objective(self) -> Objective:
+        """Network and loss as they are computed unless something is recorded or compiled."""
+        return Objective(CastOnce(self.model), self.loss)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Build the optimizer; the schedule is a pure function of the step, see ``on_train_batch_start``."""

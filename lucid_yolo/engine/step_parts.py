@@ -80,7 +80,7 @@ class StepParts(L.Callback):
         assert isinstance(module, TrainingModule)
         if self._recorder is not None:
             self._recorder.close()
-        module.objective = Objective(module.model, module.loss)
+        module.objective = module.eager_objective()
         module.clip = clip_gradients
 
 

@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -19,7 +19,7 @@ from lucid_yolo.config.errors import LucidError, RunError
 from lucid_yolo.config.paths import resolve_user_path
 from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.engine import report
-from lucid_yolo.engine.callbacks import Readiness, since_best
+from lucid_yolo.engine.callbacks import since_best
 from lucid_yolo.engine.checkpoint import read_checkpoint
 from lucid_yolo.engine.console import RunConsole
 from lucid_yolo.engine.final import final_report, no_metrics
@@ -36,7 +36,6 @@ def train(
     *,
     callbacks: Sequence[L.Callback] = (),
     started: float | None = None,
-    before_first_step: Callable[[], None] = lambda: None,
 ) -> report.TrainResult:
     """Train a model.
 
@@ -44,7 +43,6 @@ def train(
         config: the run.
         callbacks: further Lightning callbacks, called before the project's own.
         started: ``time.perf_counter()`` at the start of the process; now unless given.
-        before_first_step: called when everything is built, before batches are asked for.
 
     Returns:
         the result; ``status`` is "interrupted" after Ctrl-C.
@@ -69,7 +67,7 @@ def train(
             console.print(sentence)
         pictures = PictureWriter()
         try:
-            outcome = run_fit(prepared, run_dir, console, timing, pictures, [*callbacks, Readiness(before_first_step)])
+            outcome = run_fit(prepared, run_dir, console, timing, pictures, callbacks)
             status, metrics = outcome.status, no_metrics(prepared.task)
             if status == "finished":
                 try:

@@ -1,12 +1,15 @@
 """The waiting time of a first step on CUDA, spent while Python is still importing what a training needs.
 
 The first step loads kernels and builds a plan for every convolution, forward and backward: seconds on the host, most of
-them outside of Python. A throw-away step of the same shapes does that in a thread. Imports no Lightning.
+them outside of Python. A throw-away step of the same shapes does that meanwhile, in the thread that will train: plans
+belong to a thread. Imports no Lightning.
 """
 
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
 from threading import Thread
 
 import torch
@@ -14,6 +17,7 @@ import torch
 from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.data.batch import Targets
 from lucid_yolo.data.statistics import MIN_ROWS
+from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.optim.build import build_optimizer
 from lucid_yolo.optim.clip import clip_gradients
 from lucid_yolo.optim.ema import Ema
@@ -21,41 +25,42 @@ from lucid_yolo.perf.machine import describe_machine
 from lucid_yolo.perf.plan import RunPlan, resolve
 from lucid_yolo.tasks import get_task
 
+SWITCH_SECONDS = 5e-4
+"""Python's threads wait that long for each other; at its usual 5 ms a step of a thousand calls would stand still."""
+
 CLASSES = 80  # the data is not read yet; only the last convolutions depend on it
 AUTOCAST = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
 
 
-class WarmUp:
-    """A throw-away step in a thread; off CUDA it does nothing.
+def warm_up(config: RootConfig, beside: Callable[[], object]) -> Exception | None:
+    """Make a throw-away step while something else runs in a thread; off CUDA only the latter happens.
 
     Args:
         config: the run.
+        beside: Python work that may be left out, such as an import; it must not start processes.
 
-    Attributes:
-        problem: what went wrong; the run itself will meet it and say so.
+    Returns:
+        what stopped the step; the run itself will meet it and say so.
     """
-
-    problem: Exception | None = None
-
-    def __init__(self, config: RootConfig) -> None:
-        self._config = config
-        self._thread = Thread(target=self._run, name="warm-up")
-        if config.trainer.accelerator in ("auto", "cuda") and torch.cuda.is_available():
-            self._thread.start()
-
-    def wait(self) -> None:
-        """Wait for the end; the device's memory is free then."""
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _run(self) -> None:
-        try:
-            plan = resolve(self._config, describe_machine(self._config), None)
-            if plan["accelerator"].active == "cuda":
-                _step(self._config, plan, torch.device("cuda", 0))
-                torch.cuda.empty_cache()
-        except Exception as problem:
-            self.problem = problem
+    if config.trainer.accelerator not in ("auto", "cuda") or not torch.cuda.is_available():
+        beside()
+        return None
+    get_task(config.task.name)  # imported before the thread starts: two threads must not import the same modules
+    thread, interval = Thread(target=beside, name="beside the warm-up"), sys.getswitchinterval()
+    try:
+        plan = resolve(config, describe_machine(config), None)
+        sys.setswitchinterval(SWITCH_SECONDS)
+        thread.start()
+        if plan["accelerator"].active == "cuda":
+            _step(config, plan, torch.device("cuda", 0))
+            torch.cuda.empty_cache()
+    except Exception as problem:  # nothing here may stop a run
+        return problem
+    finally:
+        if thread.is_alive():
+            thread.join()
+        sys.setswitchinterval(interval)
+    return None
 
 
 def _step(config: RootConfig, plan: RunPlan, device: torch.device) -> None:
@@ -79,11 +84,11 @@ def _step(config: RootConfig, plan: RunPlan, device: torch.device) -> None:
         valid=torch.zeros(MIN_ROWS, dtype=torch.bool),
     ).to(device)
     dtype = AUTOCAST.get(str(plan["precision"].active))
-    # Plans are kept by thread and by this flag; those of the backward pass serve the whole process.
+    # Plans are kept by this flag too.
     torch.backends.cudnn.deterministic = deterministic
     try:
         with torch.autocast("cuda", dtype=dtype or torch.bfloat16, enabled=dtype is not None):
-            losses = loss(model(images), targets)
+            losses = loss(CastOnce(model)(images), targets)
         losses.total.backward()
         clip_gradients(list(model.parameters()), config.trainer.clip_norm)
         optimizer.step()

@@ -44,6 +44,7 @@ def test_an_entry_names_what_was_measured(tmp_path: Path) -> None:
     entry = row.entry
     assert (entry.option, entry.workload, entry.arm) == ("magic=magic", "made_up", "magic")
     assert entry.pairs == (0.9, 0.8)
+    assert entry.also["step"] == pytest.approx([0.9, 0.8])
     assert (entry.batch, entry.size, entry.precision, entry.deterministic) == (4, 640, "bf16-mixed", "strict")
     assert (entry.device, entry.driver, entry.commit, entry.date) == ("a card", "1.2", "abc", "2026-01-02")
     assert (entry.setup_seconds, entry.baseline["reserved"], entry.medians["reserved"]) == (3.0, 30.0, 28.5)
@@ -125,6 +126,7 @@ def test_the_table_lists_what_was_not_measured_too() -> None:
     measured, blank = ledger_rows(rows, [make_workload("eager", "magic", "other")], version="0.1.0")
     named = dict(zip(HEADER, measured, strict=True))
     assert named["saved"] == "**20.0 %**, faster"
+    assert named["saved of a step"] == "20.0 %"
     assert named["spread of the ratio"] == "0.8000 (0.8000 to 0.8000)"
     assert named["reserved, MiB"] == "30 to 28"
     assert named["eager share"] == "loss: 5.0 %, of it 91 % removed"

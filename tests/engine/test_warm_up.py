@@ -11,16 +11,17 @@ import torch
 import lucid_yolo as ly
 from lucid_yolo.config.compose import to_root
 from lucid_yolo.config.errors import ConfigError
-from lucid_yolo.engine.warm_up import WarmUp
+from lucid_yolo.engine.warm_up import _step, warm_up
+from lucid_yolo.perf.machine import describe_machine
+from lucid_yolo.perf.plan import resolve
 from tests.engine.tiny import tiny_overrides
 
 
-def test_it_draws_no_random_number_and_leaves_settings_alone() -> None:
-    before, settings = torch.get_rng_state(), torch.backends.cudnn.deterministic
-    warm_up = WarmUp(to_root(ly.compose(tiny_overrides("trainer.accelerator=auto"))))
-    warm_up.wait()
+def test_off_cuda_only_the_other_work_is_done() -> None:
+    before, done = torch.get_rng_state(), []
+    assert warm_up(to_root(ly.compose(tiny_overrides("trainer.accelerator=cpu"))), lambda: done.append(1)) is None
+    assert done == [1]
     assert torch.equal(torch.get_rng_state(), before)
-    assert torch.backends.cudnn.deterministic == settings
 
 
 def test_it_needs_no_lightning() -> None:
@@ -29,16 +30,27 @@ def test_it_needs_no_lightning() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_the_step_draws_no_random_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = to_root(ly.compose(tiny_overrides()))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda *_: None)
+    before = torch.get_rng_state()
+    _step(root, resolve(root, describe_machine(root), None), torch.device("cpu"))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 @pytest.mark.gpu
-def test_it_leaves_the_device_empty_and_a_refused_run_alone() -> None:
-    overrides = tiny_overrides("trainer.accelerator=cuda", "precision=bf16-mixed")
-    state = torch.cuda.get_rng_state()
-    warm_up = WarmUp(to_root(ly.compose(overrides)))
-    warm_up.wait()
-    assert warm_up.problem is None
+def test_on_cuda_a_step_is_made_and_nothing_stays() -> None:
+    root = to_root(ly.compose(tiny_overrides("trainer.accelerator=cuda", "precision=bf16-mixed")))
+    state, interval, done = torch.cuda.get_rng_state(), sys.getswitchinterval(), []
+    assert warm_up(root, lambda: done.append(1)) is None
+    assert done == [1]
     assert torch.cuda.max_memory_allocated() > 2**20
-    assert torch.cuda.memory_allocated() < 2**26  # workspaces of libraries
+    assert torch.cuda.memory_allocated() < 2**28  # workspaces of libraries
     assert torch.equal(torch.cuda.get_rng_state(), state)
-    refused = WarmUp(to_root(ly.compose([*overrides, "trainer.devices=2"])))
-    refused.wait()
-    assert isinstance(refused.problem, ConfigError)
+    assert (sys.getswitchinterval(), torch.backends.cudnn.deterministic) == (interval, False)
+
+
+@pytest.mark.gpu
+def test_what_the_run_will_refuse_stops_the_step_alone() -> None:
+    root = to_root(ly.compose(tiny_overrides("trainer.accelerator=cuda", "trainer.devices=2")))
+    assert isinstance(warm_up(root, lambda: None), ConfigError)

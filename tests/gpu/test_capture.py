@@ -19,6 +19,7 @@ from lucid_yolo.config.errors import RunError
 from lucid_yolo.config.regions import REGIONS
 from lucid_yolo.engine.environment import numeric_settings
 from lucid_yolo.engine.train import train
+from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.perf.capture.function import FunctionRegion
 from lucid_yolo.perf.capture.tape import CudaTape
 from tests.perf.capture.rig import Rig, assert_equal
@@ -208,4 +209,4 @@ def test_a_copied_step_has_no_recording(deterministic: None) -> None:
     rig = Rig(device="cuda", size=64, batch=2)
     rig.record(CudaTape(torch.device("cuda")), *REGIONS)
     rig.step(0)
-    assert isinstance(copy.deepcopy(rig.objective)._network, nn.Module)
+    assert isinstance(copy.deepcopy(rig.objective)._network, CastOnce)

@@ -97,9 +97,10 @@ def test_deterministic_run_repeats_bit_for_bit(small: Compose, precision: str) -
     assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
 
 
-def test_nano_step_launches_few_kernels() -> None:
+@pytest.mark.parametrize("batch", [4, 16, 64])
+def test_nano_step_launches_few_kernels(batch: int) -> None:
     config = to_root(compose())
-    rig = StepRig(Workload(batch=4), config)
+    rig = StepRig(Workload(batch=batch), config)
     for _ in range(3):
         rig.step()
     assert count_kernels(rig) <= 2600

@@ -10,8 +10,10 @@ import hashlib
 import json
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from typing import Any
 import cv2
 import numpy as np
 
+from lucid_yolo.config.child import child_environment
 from lucid_yolo.config.errors import DataError
 from lucid_yolo.config.paths import CACHE_VARIABLE, cache_directory
 from lucid_yolo.data.shapes.geometry import CLASS_NAMES, KEYPOINT_NAMES, KEYPOINT_SKELETON, Shape
@@ -27,6 +30,8 @@ from lucid_yolo.data.shapes.scene import Scene, draw_scene
 _VERSION = 3  # raise it whenever a picture or a label changes
 _JPEG_QUALITY = 95  # decoding costs a fifth of PNG, which two cores feel at every step
 _SPLITS = ("train", "val")
+_PIXELS_A_PROCESS = 10_000_000  # of a set that several processes draw
+_MOST_PROCESSES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +131,24 @@ def _publish(draft: Path, folder: Path, spec: ShapesSpec) -> None:
 
 
 def _write_split(root: Path, split: str, spec: ShapesSpec) -> None:
-    images = image_folder(root, split)
-    images.mkdir(parents=True)
-    number = _SPLITS.index(split)
+    image_folder(root, split).mkdir(parents=True)
+    processes = _processes(spec.count(split) * spec.image_size * spec.height)
+    if processes == 1:
+        per_image = draw_pictures(root, split, spec, range(spec.count(split)))
+    else:
+        per_image = _draw_in_processes(root, split, spec, processes)
+    path = annotation_file(root, split)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(_document(per_image, split, spec)), encoding="utf-8")
+
+
+def draw_pictures(root: Path, split: str, spec: ShapesSpec, indices: Iterable[int]) -> list[list[dict[str, Any]]]:
+    """Draw pictures of a split into its folder.
+
+    Returns:
+        COCO annotations by picture, without ids.
+    """
+    images, number = image_folder(root, split), _SPLITS.index(split)
 
     def work(index: int) -> list[dict[str, Any]]:
         scene = draw_scene(
@@ -137,10 +157,36 @@ def _write_split(root: Path, split: str, spec: ShapesSpec) -> None:
         _write_image(images / _file_name(index), scene)
         return [_annotation(shape, seen) for shape, seen in zip(scene.shapes, scene.visible, strict=True)]
 
-    per_image = [work(index) for index in range(spec.count(split))]  # many small array operations: threads are slower
-    path = annotation_file(root, split)
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(_document(per_image, split, spec)), encoding="utf-8")
+    return [work(index) for index in indices]  # many small array operations: threads are slower
+
+
+def _processes(pixels: int) -> int:
+    """How many processes draw; to start one takes as long as to draw a few million pixels."""
+    return max(1, min(os.cpu_count() or 1, _MOST_PROCESSES, pixels // _PIXELS_A_PROCESS))
+
+
+def _draw_in_processes(root: Path, split: str, spec: ShapesSpec, count: int) -> list[list[dict[str, Any]]]:
+    """Let every process draw each ``count``-th picture.
+
+    Raises:
+        DataError: one of them failed.
+    """
+    per_image: list[list[dict[str, Any]]] = [[] for _ in range(spec.count(split))]
+    with tempfile.TemporaryDirectory() as scratch:
+        files = [Path(scratch) / f"{first}.json" for first in range(count)]
+        command = [sys.executable, "-m", f"{__package__}.part", str(root), split, json.dumps(asdict(spec))]
+        children = [
+            subprocess.Popen(
+                [*command, str(first), str(count), str(file)], env=child_environment(), stdin=subprocess.DEVNULL
+            )
+            for first, file in enumerate(files)
+        ]
+        codes = [child.wait() for child in children]
+        if any(codes):
+            raise DataError(f"drawing the embedded data set failed with exit codes {codes}; what it said stands above")
+        for first, file in enumerate(files):
+            per_image[first::count] = json.loads(file.read_text(encoding="utf-8"))
+    return per_image
 
 
 def _file_name(index: int) -> str:

@@ -19,11 +19,13 @@ from lucid_yolo.perf.capture.watch import ModuleWatch
 
 
 class FunctionRegion(Region):
-    """A module that is called once a step, recorded at its first call.
+    """A function of a module that is called once a step, recorded at its first call.
 
     Args:
         name: option of ``capture`` that switches it on.
-        module: maps nested tensors to nested tensors; reads nothing back and has no shape that depends on data.
+        module: whose parameters, buffers and settings the function reads; a recording ends when they change.
+        function: maps nested tensors to nested tensors; reads nothing back and has no shape that depends on data.
+            Default: the module.
         tape: records.
         device: of the step.
         warmup: calls before a recording.
@@ -38,6 +40,7 @@ class FunctionRegion(Region):
         name: str,
         module: nn.Module,
         *,
+        function: Callable[..., Any] | None = None,
         tape: Tape,
         device: torch.device,
         warmup: int,
@@ -47,6 +50,7 @@ class FunctionRegion(Region):
     ) -> None:
         super().__init__(name, tape, device=device, warmup=warmup)
         self.module = module
+        self.function: Callable[..., Any] = function or module
         self.gradients = gradients
         self.growing = frozenset(growing)
         self.hand_out = hand_out
@@ -54,28 +58,28 @@ class FunctionRegion(Region):
         self._recording: FunctionRecording | None = None
 
     def __call__(self, *arguments: Any) -> Any:
-        """Do what the module does, recorded where that is possible."""
+        """Do what the function does, recorded where that is possible."""
         if not self.replays:
             self.native(self.account.retired or "the fit is over")
-            return self.module(*arguments)
+            return self.function(*arguments)
         call = Call.of(arguments, self.growing)
         if self._watch is not None and (difference := self._watch.difference()) is not None:
             self.retire(difference)
         reason = self.account.retired or self._why_native(call)
         if reason:
             self.native(reason)
-            return self.module(*arguments)
+            return self.function(*arguments)
         if self._recording is None or self._recording.call.is_outgrown_by(call):
             self._record(call)
         assert self._recording is not None
         self.account.replays += 1
         return self._recording(call)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> nn.Module:
-        """A copy of the module: recordings belong to one fit."""
+    def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., Any]:
+        """A copy of the function: recordings belong to one fit."""
         import copy  # noqa: PLC0415 - this method alone
 
-        return copy.deepcopy(self.module, memo)
+        return copy.deepcopy(self.function, memo)
 
     def release(self) -> None:
         """Drop the recording."""
@@ -214,7 +218,7 @@ class FunctionRecording:
 
     def _run_forward(self) -> list[Tensor]:
         with torch.enable_grad(), self.autocast.entered():
-            value = self.region.module(*self.call.rebuild(self.call.tensors))
+            value = self.region.function(*self.call.rebuild(self.call.tensors))
         self._live, self._rebuild = flatten(value)
         return self._live
 

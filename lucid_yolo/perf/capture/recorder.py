@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.optim.flat import FlatOptimizer
 from lucid_yolo.optim.musgd import MOMENTUM, MOVE, ORTHOGONALIZATION
 from lucid_yolo.perf.capture.function import FunctionRegion
@@ -40,12 +41,12 @@ class Recorder:
         self._gradients = GradientPlaces([p for p in parameters if p.requires_grad])
 
     def network(self, model: nn.Module) -> Callable[..., Any]:
-        """The forward and backward pass of a network, called as the network."""
-        return self._function("network", model, gradients=self._gradients)
+        """The forward and backward pass of a network, called as the network; its weights are cast together."""
+        return self._function("network", model, CastOnce(model), gradients=self._gradients)
 
     def loss(self, loss: nn.Module) -> Callable[..., Any]:
         """Assignment and losses with their backward pass, called as the loss; what it returns are copies."""
-        return self._function("loss", loss, growing=(TARGETS,), hand_out=Tensor.clone)
+        return self._function("loss", loss, loss, growing=(TARGETS,), hand_out=Tensor.clone)
 
     def clip(self, otherwise: Callable[..., Tensor]) -> Callable[..., Tensor]:
         """The gradient norm and the scaling by it, called as ``clip_gradients``."""
@@ -71,11 +72,13 @@ class Recorder:
         for region in self._regions:
             region.close()
 
-    def _function(self, name: str, module: nn.Module, **settings: Any) -> Callable[..., Any]:
+    def _function(
+        self, name: str, module: nn.Module, function: Callable[..., Any], **settings: Any
+    ) -> Callable[..., Any]:
         if name not in self._warmup:
-            return module
+            return function
         region = FunctionRegion(
-            name, module, tape=self._tape, device=self._device, warmup=self._warmup[name], **settings
+            name, module, function=function, tape=self._tape, device=self._device, warmup=self._warmup[name], **settings
         )
         self._regions.append(region)
         return region

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,6 +18,7 @@ from lucid_yolo.config.paths import cache_directory
 from lucid_yolo.config.schema import DataConfig, ExifOrientation
 from lucid_yolo.data.image import read_image
 from lucid_yolo.data.readers import read_split, read_splits
+from lucid_yolo.data.shapes import cache as shapes_cache
 from lucid_yolo.data.shapes.cache import ShapesSpec, annotation_file, ensure_shapes, image_folder
 from lucid_yolo.data.shapes.scene import draw_scene, object_mask
 
@@ -137,3 +139,33 @@ def test_options_are_checked() -> None:
     assert "data.root: the embedded set is drawn into the cache directory" in str(caught.value)
     assert "data.options.num_val=0: a whole number of at least 1 is needed" in str(caught.value)
     assert "data.options.image_size='big': a whole number of at least 64 is needed" in str(caught.value)
+
+
+def test_a_set_that_several_processes_draw_is_the_same(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = replace(SMALL, num_train=7, image_size=128, image_height=96, max_objects=9)
+    alone = ensure_shapes(spec)
+    labels = json.loads(annotation_file(alone, "train").read_text())
+    assert {(image["width"], image["height"]) for image in labels["images"]} == {(128, 96)}
+    pictures = {path.name: path.read_bytes() for path in image_folder(alone, "train").iterdir()}
+    shutil.rmtree(alone)
+    monkeypatch.setattr(shapes_cache, "_PIXELS_A_PROCESS", 1)
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    together = ensure_shapes(spec)
+    assert json.loads(annotation_file(together, "train").read_text()) == labels
+    assert {path.name: path.read_bytes() for path in image_folder(together, "train").iterdir()} == pictures
+    assert [path.name for path in cache.iterdir()] == [spec.folder_name]
+
+
+def test_a_drawing_process_that_fails_is_named(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shapes_cache, "_PIXELS_A_PROCESS", 1)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    with pytest.raises(DataError, match=r"failed with exit codes \[1, 1\]"):
+        ensure_shapes(SMALL)
+    assert list(cache.iterdir()) == []
+
+
+@pytest.mark.parametrize(("megapixels", "cores", "count"), [(13, 16, 1), (147, 16, 14), (147, 2, 2), (9000, 64, 16)])
+def test_how_many_processes_draw(megapixels: int, cores: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    assert shapes_cache._processes(megapixels * 1_000_000) == count

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from lucid_yolo.config.compose import compose, to_root
 from lucid_yolo.data.batch import Targets
+from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.optim.build import build_optimizer
 from lucid_yolo.optim.clip import clip_gradients
 from lucid_yolo.optim.ema import Ema
@@ -70,7 +71,7 @@ class Rig:
         self.parameters = list(self.model.parameters())
         self.optimizer.update_allowed = torch.ones((), dtype=torch.bool, device=self.device)
         self.ema = Ema(self.model, decay=0.99, ramp=10.0)
-        self.objective = Objective(self.model, self.loss)
+        self.objective = Objective(CastOnce(self.model), self.loss)
         self.clip = clip_gradients
         self.recorder: Recorder | None = None
 

@@ -11,6 +11,7 @@ import torch
 from lucid_yolo.config.errors import RunError
 from lucid_yolo.config.regions import REGIONS
 from lucid_yolo.engine.environment import numeric_settings
+from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.perf.capture.region import MAX_RECORDINGS
 from lucid_yolo.perf.capture.tape import CudaTape, Tape
 from tests.perf.capture.rig import Rig, assert_equal
@@ -62,6 +63,16 @@ def test_recorded_steps_equal_eager_ones_bit_for_bit(machine: Machine, names, ea
     for name, outcome in outcomes.items():
         parts = 2 if name == "capture.updates" else 1
         assert (outcome["recordings"], outcome["replays"], outcome["native_calls"]) == (parts, 4 * parts, 0)
+
+
+def test_recorded_steps_in_low_precision_equal_eager_ones(machine: Machine) -> None:
+    eager, rig = (Rig(device=machine.device, precision="bf16-mixed") for _ in range(2))
+    recorder = rig.record(machine.tape(), *REGIONS)
+    for one, other in zip(run(rig), run(eager), strict=True):
+        assert torch.equal(one[0], other[0])
+        assert torch.equal(one[1], other[1])
+    assert_equal(rig.state(), eager.state())
+    assert recorder.outcomes()["capture.network"]["native_calls"] == 0
 
 
 def test_accumulated_gradients_are_those_of_eager_training(machine: Machine) -> None:
@@ -283,13 +294,14 @@ def test_skipped_update_is_skipped_in_the_recording(machine: Machine) -> None:
     assert_equal(rig.state(), eager.state())
 
 
-def test_copies_are_plain_modules(machine: Machine) -> None:
+def test_copies_are_not_recorded(machine: Machine) -> None:
     rig = machine.rig()
     rig.record(machine.tape(), *REGIONS)
     rig.step(0)
     copied = copy.deepcopy(rig.objective)
-    assert type(copied._network) is type(rig.model)
-    assert copied._network is not rig.model
+    assert type(copied._network) is CastOnce
+    assert type(copied._network.network) is type(rig.model)
+    assert copied._network.network is not rig.model
     assert copy.deepcopy(rig.optimizer).run_part is not rig.optimizer.run_part
     assert rig.model.state_dict().keys() == machine.rig().model.state_dict().keys()
 
