@@ -109,11 +109,35 @@ def loader_table(name: str, record: Record) -> FigureTable:
     return FigureTable(name, ("what", "ms", "decodes"), cells, _source(record))
 
 
+def comparison_table(name: str, record: Record) -> FigureTable:
+    """What an arm of a comparison took, medians over its runs."""
+    rows = []
+    for arm in record["arms"]:
+        medians = arm["medians"]
+        rows.append(
+            (
+                arm["name"],
+                str(arm["runs"]),
+                f"{medians['complete_fit']:.1f} s",
+                f"{medians['first_step']:.1f} s",
+                f"{medians['step']:.1f} ms",
+                f"{medians['images']:.0f}",
+                f"{medians['reserved']:.0f} MiB",
+            )
+        )
+    header = ("arm", "runs", "complete fit", "first step after", "step", "images/s", "reserved")
+    workload, environment = record["workload"], record["environment"]
+    arms = ",".join(workload["arms"])
+    command = f"lucid-yolo compare workload={workload['name']} arms={arms} blocks={workload['blocks']}"
+    return FigureTable(name, header, tuple(rows), _source({**environment, "command": command}))
+
+
 TABLES: dict[str, Callable[[str, Record], FigureTable]] = {
     "shapes": fits_table,
     "bccd": fits_table,
     "overfit": overfit_table,
     "step": step_table,
+    "detect_b4": comparison_table,
     "loader": loader_table,
 }
 

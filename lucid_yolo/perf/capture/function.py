@@ -213,8 +213,9 @@ class FunctionRecording:
         return [next(found).detach() if t.requires_grad else None for t in self.call.tensors]
 
     def _rehearse(self) -> None:
+        self._live = []  # of the rehearsal before, with its activations
         self._run_forward()
-        self._differentiate([torch.zeros_like(output) for output in self._live if output.requires_grad])
+        self._differentiate([torch.zeros_like(o) for o in self._live if o.requires_grad], retain_graph=False)
 
     def _run_forward(self) -> list[Tensor]:
         with torch.enable_grad(), self.autocast.entered():
@@ -223,19 +224,21 @@ class FunctionRecording:
         return self._live
 
     def _run_backward(self) -> list[Tensor]:
-        found = self._differentiate([gradient for gradient in self._fixed_gradients if gradient is not None])
+        # The saved tensors stay: tracks that are recorded later must not lie in their memory.
+        found = self._differentiate([g for g in self._fixed_gradients if g is not None], retain_graph=True)
         sources = self._sources()
         count = len(sources) - len(self._trained)
         self._write(found[count:])
         zeros = (torch.zeros_like(s) for s in sources[:count])
         return [z if g is None else g for g, z in zip(found[:count], zeros, strict=True)]
 
-    def _differentiate(self, gradients: Sequence[Tensor]) -> Sequence[Tensor | None]:
+    def _differentiate(self, gradients: Sequence[Tensor], *, retain_graph: bool) -> Sequence[Tensor | None]:
         """Gradients of the arguments and parameters, outside autocast as in a step."""
         outputs = [output for output in self._live if output.requires_grad]
         with torch.autocast(self.region.device.type, enabled=False):
-            # The saved tensors stay (retain_graph): tracks that are recorded later must not lie in their memory.
-            return torch.autograd.grad(outputs, self._sources(), gradients, allow_unused=True, retain_graph=True)
+            return torch.autograd.grad(
+                outputs, self._sources(), gradients, allow_unused=True, retain_graph=retain_graph
+            )
 
     def _write(self, found: Sequence[Tensor | None]) -> None:
         """Bring the gradients of the parameters to their places."""

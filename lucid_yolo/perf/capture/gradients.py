@@ -31,21 +31,23 @@ class GradientPlaces:
             for start, parameter in zip(starts, self.parameters, strict=True)
         ]
 
-    def connected(self) -> tuple[int, ...]:
-        """Positions of the parameters that have a gradient."""
-        return tuple(i for i, parameter in enumerate(self.parameters) if parameter.grad is not None)
+    def adopt(self) -> tuple[int, ...]:
+        """Move the gradients that lie elsewhere to their places.
 
-    def adopt(self) -> None:
-        """Move the gradients that lie elsewhere to their places."""
-        pairs = [
-            (place, parameter, parameter.grad)
-            for place, parameter in zip(self.places, self.parameters, strict=True)
-            if parameter.grad is not None and parameter.grad is not place
+        Returns:
+            positions of the parameters that have a gradient.
+        """
+        gradients = [parameter.grad for parameter in self.parameters]
+        elsewhere = [
+            (i, gradient)
+            for i, (gradient, place) in enumerate(zip(gradients, self.places, strict=True))
+            if gradient is not None and gradient is not place
         ]
-        if pairs:
-            torch._foreach_copy_([place for place, _, _ in pairs], [gradient for _, _, gradient in pairs])
-            for place, parameter, _ in pairs:
-                parameter.grad = place
+        if elsewhere:
+            torch._foreach_copy_(self._places([i for i, _ in elsewhere]), [gradient for _, gradient in elsewhere])
+            for i, _ in elsewhere:
+                self.parameters[i].grad = self.places[i]
+        return tuple(i for i, gradient in enumerate(gradients) if gradient is not None)
 
     def set_aside(self) -> Tensor | None:
         """Copy what has been accumulated so far, before something overwrites the places; None: nothing has."""

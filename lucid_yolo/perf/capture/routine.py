@@ -122,10 +122,10 @@ class RecordedClip:
             self._region.native("clipping is switched off")
             return clip_gradients(parameters, max_norm)
         gradients = self._gradients
-        gradients.adopt()
+        connected = gradients.adopt()
         found = self._region.run(
             gradients,
-            (max_norm, gradients.connected()),
+            (max_norm, connected),
             lambda: [clip_gradients(parameters, max_norm)],
             (),
             changes=lambda: [gradients.flat],

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, is_dataclass
-from typing import Any
 
 from torch import nn
 from torch.nn.modules import module as global_hooks
 
+SETTINGS = (bool, int, float, str)
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
@@ -19,8 +19,14 @@ class ModuleWatch:
     """
 
     def __init__(self, module: nn.Module) -> None:
-        self._modules = list(module.modules())
-        self._settings = [(m.__dict__, name) for m in self._modules for name in _settings(m)]
+        # Looked at in every step: the dictionaries themselves stay, what is in them may change.
+        modules = list(module.modules())
+        self._own = [m.__dict__ for m in modules]
+        self._children = [m._modules for m in modules if m._modules]
+        self._hooks = [m.__dict__[hooks] for m in modules for hooks in HOOKS]
+        self._tensors = [tensors for m in modules for tensors in (m._parameters, m._buffers) if tensors]
+        self._settings = [(m.__dict__, name) for m in modules for name in _settings(m, SETTINGS)]
+        self._nested = [(m.__dict__, name) for m in modules for name in _nested_settings(m)]
         self._seen = self._look()
 
     def difference(self) -> str | None:
@@ -30,32 +36,33 @@ class ModuleWatch:
             return None
         return next(words for words, was, it_is in zip(WORDS, self._seen, now, strict=True) if was != it_is)
 
-    def _look(self) -> tuple[list[object], ...]:
-        """One list a sentence of ``WORDS``."""
-        modules = self._modules
-        tensors = [t for m in modules for t in (*m._parameters.values(), *m._buffers.values()) if t is not None]
+    def _look(self) -> tuple[object, ...]:
+        """One value a sentence of ``WORDS``."""
+        tensors = [t for of_module in self._tensors for t in of_module.values() if t is not None]
         hooked = global_hooks._has_any_global_hook()  # type: ignore[no-untyped-call]
         return (
-            [id(child) for m in modules for child in m._modules.values()],
-            [m.training for m in modules],
-            [bool(m.__dict__[hooks]) for m in modules for hooks in HOOKS] + [hooked],
-            ["forward" in m.__dict__ for m in modules],
+            [id(child) for children in self._children for child in children.values()],
+            [own["training"] for own in self._own],
+            hooked or any(self._hooks),
+            any("forward" in own for own in self._own),
             [t.requires_grad for t in tensors],
-            [bool(t._backward_hooks) for t in tensors],
-            [(t.data_ptr(), t.dtype) for t in tensors],
-            [_plain(values.get(name)) for values, name in self._settings],
+            any(t._backward_hooks for t in tensors),
+            [t.data_ptr() for t in tensors],
+            [t.dtype for t in tensors],
+            [own.get(name) for own, name in self._settings],
+            [asdict(own[name]) for own, name in self._nested],
         )
 
 
-def _settings(module: nn.Module) -> list[str]:
-    """Names of a module's own numbers, texts and dataclasses of them."""
-    kinds = (bool, int, float, str)
+def _settings(module: nn.Module, kinds: tuple[type, ...]) -> list[str]:
+    """Names of a module's own values of some types."""
     own = {name: value for name, value in module.__dict__.items() if name != "training" and name[0] != "_"}
-    return [name for name, value in own.items() if isinstance(value, kinds) or is_dataclass(value)]
+    return [name for name, value in own.items() if isinstance(value, kinds)]
 
 
-def _plain(value: Any) -> object:
-    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+def _nested_settings(module: nn.Module) -> list[str]:
+    """Names of a module's own dataclasses."""
+    return [name for name in _settings(module, (object,)) if is_dataclass(module.__dict__[name])]
 
 
 WORDS = (
@@ -65,6 +72,8 @@ WORDS = (
     "a forward method was replaced",
     "requires_grad of a parameter changed",
     "a hook of a parameter was added or removed",
-    "the memory or the type of a parameter or buffer changed",
+    "the memory of a parameter or buffer changed",
+    "the type of a parameter or buffer changed",
+    "a setting of a module changed",
     "a setting of a module changed",
 )
