@@ -52,7 +52,7 @@ CASES = {
     "lucid-yolo predict ch": ["checkpoint="],
     "lucid-yolo predict decode=": ["decode=one_to_one", "decode=one_to_many"],
     "lucid-yolo predict save.json=": ["save.json=true", "save.json=false"],
-    "lucid-yolo validate split=t": ["split=train"],
+    "lucid-yolo validate split=t": ["split=train", "split=test"],
     "lucid-yolo validate accelerator=c": ["accelerator=cpu", "accelerator=cuda"],
     "lucid-yolo compare wor": ["workload="],
     "lucid-yolo compare workload=detect_b": [
