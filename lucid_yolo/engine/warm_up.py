@@ -21,7 +21,7 @@ from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.optim.build import build_optimizer
 from lucid_yolo.optim.clip import clip_gradients
 from lucid_yolo.optim.ema import Ema
-from lucid_yolo.perf.machine import describe_machine
+from lucid_yolo.perf.machine import describe_machine, find_accelerators
 from lucid_yolo.perf.plan import RunPlan, resolve
 from lucid_yolo.tasks import get_task
 
@@ -42,7 +42,7 @@ def warm_up(config: RootConfig, beside: Callable[[], object]) -> Exception | Non
     Returns:
         what stopped the step; the run itself will meet it and say so.
     """
-    if config.trainer.accelerator not in ("auto", "cuda") or not torch.cuda.is_available():
+    if config.trainer.accelerator not in ("auto", "cuda") or "cuda" not in find_accelerators():
         beside()
         return None
     get_task(config.task.name)  # imported before the thread starts: two threads must not import the same modules

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lucid_yolo.bench.figures import TABLES, fits_table, read_tables
+from lucid_yolo.bench.figures import TABLES, comparison_table, fits_table, read_tables
 from lucid_yolo.engine.figures import PAGES, main
 from tests.checkout import ROOT
 
@@ -41,15 +41,30 @@ def test_every_record_names_its_machine_and_command() -> None:
     assert len(records) >= 4
     for path in records:
         record = json.loads(path.read_text())
-        assert {"command", "device", "versions", "commit"} <= set(record), path.name
-        assert record["command"].startswith("python -m lucid_yolo.bench."), path.name
+        assert {"device", "versions", "commit"} <= set(record.get("environment", record)), path.name
+        command = record.get("command", "")
+        assert "workload" in record or command.startswith("python -m lucid_yolo.bench."), path.name
 
 
 def test_a_record_without_a_table_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "guess.json").write_text("{}")
     with pytest.raises(ValueError, match=r"guess\.json.*shapes"):
         read_tables(tmp_path)
-    assert set(TABLES) == {"shapes", "bccd", "overfit", "step", "loader"}
+    assert set(TABLES) == {"shapes", "bccd", "overfit", "step", "detect_b4", "loader"}
+
+
+def test_comparison_table_by_hand() -> None:
+    medians = {"complete_fit": 9.96, "first_step": 1.24, "step": 20.06, "images": 99.6, "reserved": 10.4}
+    record = {
+        "workload": {"name": "mine", "arms": {"eager": [], "other": []}, "blocks": 3},
+        "environment": {"device": "a card", "driver": None, "versions": {"torch": "9.9"}, "commit": "abc"},
+        "arms": [{"name": "eager", "runs": 3, "medians": medians}],
+    }
+    table = comparison_table("mine", record)
+    assert table.rows == (("eager", "3", "10.0 s", "1.2 s", "20.1 ms", "100", "10 MiB"),)
+    assert table.source == (
+        "a card, torch 9.9, commit abc. Again with: `lucid-yolo compare workload=mine arms=eager,other blocks=3`."
+    )
 
 
 def test_fits_table_by_hand() -> None:
