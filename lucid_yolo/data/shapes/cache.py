@@ -31,7 +31,7 @@ _VERSION = 3  # raise it whenever a picture or a label changes
 _JPEG_QUALITY = 95  # decoding costs a fifth of PNG, which two cores feel at every step
 _SPLITS = ("train", "val")
 _PIXELS_A_PROCESS = 10_000_000  # of a set that several processes draw
-_MOST_PROCESSES = 16
+_MOST_PROCESSES = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ def draw_pictures(root: Path, split: str, spec: ShapesSpec, indices: Iterable[in
 
 def _processes(pixels: int) -> int:
     """How many processes draw; to start one takes as long as to draw a few million pixels."""
-    return max(1, min(os.cpu_count() or 1, _MOST_PROCESSES, pixels // _PIXELS_A_PROCESS))
+    return max(1, min(_MOST_PROCESSES, pixels // _PIXELS_A_PROCESS))
 
 
 def _draw_in_processes(root: Path, split: str, spec: ShapesSpec, count: int) -> list[list[dict[str, Any]]]:
