@@ -99,11 +99,13 @@ def step_table(name: str, record: Record) -> FigureTable:
 
 def loader_table(name: str, record: Record) -> FigureTable:
     """Cost of a training sample in decodes."""
+    decoded = ", every picture decoded afresh" if record["cache"] == "none" else ""
+    colour = "part of it" if record["hsv"] == "worker" else "left to the device"
     rows = [
         ("decode one image (unit)", record["decode_ms"]),
-        ("sample alone, every picture decoded afresh", record["sample_ms"]),
+        (f"sample alone{decoded}", record["sample_ms"]),
         (f"sample in a batch of {record['batch_size']}, packed", record["batch_sample_ms"]),
-        ("colour transform, part of it", record["colour_ms"]),
+        (f"colour transform, {colour}", record["colour_ms"]),
     ]
     cells = tuple((what, f"{ms:.2f}", f"{ms / record['decode_ms']:.1f}") for what, ms in rows)
     return FigureTable(name, ("what", "ms", "decodes"), cells, _source(record))
@@ -139,6 +141,8 @@ TABLES: dict[str, Callable[[str, Record], FigureTable]] = {
     "step": step_table,
     "detect_b4": comparison_table,
     "loader": loader_table,
+    "loader_decoded": loader_table,
+    "loader_decoded_device": loader_table,
 }
 
 
