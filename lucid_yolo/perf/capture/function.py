@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from enum import Enum, auto
 from typing import Any
 
 import torch
@@ -33,6 +34,7 @@ class FunctionRegion(Region):
         growing: positions of the arguments whose tensors may be shorter in their first dimension than those recorded:
             they are filled up with zeros, and a longer one is recorded anew.
         hand_out: what the caller receives of a fixed output: a view of it, or a copy.
+        stay: addresses of fixed outputs, shared by the regions of a fit: an argument that is one needs no copy.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class FunctionRegion(Region):
         gradients: GradientPlaces | None = None,
         growing: Sequence[int] = (),
         hand_out: Callable[[Tensor], Tensor] = Tensor.detach,
+        stay: set[int] | None = None,
     ) -> None:
         super().__init__(name, tape, device=device, warmup=warmup)
         self.module = module
@@ -54,6 +57,7 @@ class FunctionRegion(Region):
         self.gradients = gradients
         self.growing = frozenset(growing)
         self.hand_out = hand_out
+        self.stay = set() if stay is None else stay
         self._watch: ModuleWatch | None = None
         self._recording: FunctionRecording | None = None
 
@@ -65,11 +69,12 @@ class FunctionRegion(Region):
         call = Call.of(arguments, self.growing)
         if self._watch is not None and (difference := self._watch.difference()) is not None:
             self.retire(difference)
-        reason = self.account.retired or self._why_native(call)
+        fit = Fit.OUTGROWN if self._recording is None else self._recording.call.fit(call)
+        reason = self.account.retired or self._why_native(fit)
         if reason:
             self.native(reason)
             return self.function(*arguments)
-        if self._recording is None or self._recording.call.is_outgrown_by(call):
+        if fit is Fit.OUTGROWN:
             self._record(call)
         assert self._recording is not None
         self.account.replays += 1
@@ -81,12 +86,17 @@ class FunctionRegion(Region):
 
         return copy.deepcopy(self.function, memo)
 
+    def keep(self, tensor: Tensor) -> Tensor:
+        """Memory for an argument: its own where that is a fixed output, else a copy."""
+        fixed = tensor.detach()
+        return fixed if tensor.data_ptr() in self.stay else fixed.clone()
+
     def release(self) -> None:
         """Drop the recording."""
         self._recording = None
         self._watch = None
 
-    def _why_native(self, call: Call) -> str | None:
+    def _why_native(self, fit: Fit) -> str | None:
         """Say why a call cannot be recorded or replayed; None: it can."""
         if not torch.is_grad_enabled():
             return "gradients are switched off"
@@ -96,9 +106,9 @@ class FunctionRegion(Region):
             return None if self.module.training else "evaluation mode"
         if self._recording.autocast != Autocast.current(self.device):
             self.retire("the precision changed")
-        elif self._recording.call.is_outgrown_by(call) and self.account.recordings == MAX_RECORDINGS:
+        elif fit is Fit.OUTGROWN and self.account.recordings == MAX_RECORDINGS:
             self.retire(f"its inputs outgrew {MAX_RECORDINGS} recordings")
-        elif not self._recording.call.holds(call) and not self._recording.call.is_outgrown_by(call):
+        elif fit is Fit.OTHER:
             return "inputs of another shape, type or layout"
         return self.account.retired or None
 
@@ -107,6 +117,14 @@ class FunctionRegion(Region):
         with self.recording(), _buffers_kept(self.module):
             self._recording = FunctionRecording(self, call)
             self._watch = ModuleWatch(self.module)
+
+
+class Fit(Enum):
+    """How a call fits into a recording."""
+
+    HELD = auto()
+    OUTGROWN = auto()  # it would fit but for the length of what may grow
+    OTHER = auto()
 
 
 class Call:
@@ -130,20 +148,21 @@ class Call:
         grows = [position in growing for position, a in enumerate(arguments) for _ in flatten(a)[0]]
         return cls(tensors, rebuild, grows)
 
-    def holds(self, other: Call) -> bool:
-        """Whether another call fits into the memory of this one."""
-        return len(self.tensors) == len(other.tensors) and all(
-            _form(mine, grows=grows) == _form(given, grows=grows) and (not grows or len(given) <= len(mine))
-            for mine, given, grows in zip(self.tensors, other.tensors, self.grows, strict=True)
-        )
-
-    def is_outgrown_by(self, other: Call) -> bool:
-        """Whether another call would fit but for the length of what may grow."""
+    def fit(self, other: Call) -> Fit:
+        """How another call fits into the memory of this one."""
         if len(self.tensors) != len(other.tensors):
-            return False
-        pairs = list(zip(self.tensors, other.tensors, self.grows, strict=True))
-        alike = all(_form(mine, grows=grows) == _form(given, grows=grows) for mine, given, grows in pairs)
-        return alike and any(grows and len(given) > len(mine) for mine, given, grows in pairs)
+            return Fit.OTHER
+        outgrown = False
+        for mine, given, grows in zip(self.tensors, other.tensors, self.grows, strict=True):
+            if given.dtype != mine.dtype or given.device != mine.device or given.requires_grad != mine.requires_grad:
+                return Fit.OTHER
+            if grows:
+                if given.shape[1:] != mine.shape[1:] or given.stride()[1:] != mine.stride()[1:]:
+                    return Fit.OTHER
+                outgrown = outgrown or len(given) > len(mine)
+            elif given.shape != mine.shape or given.stride() != mine.stride():
+                return Fit.OTHER
+        return Fit.OUTGROWN if outgrown else Fit.HELD
 
 
 class FunctionRecording:
@@ -161,8 +180,7 @@ class FunctionRecording:
     def __init__(self, region: FunctionRegion, call: Call) -> None:
         self.region = region
         self.autocast = Autocast.current(region.device)
-        with torch.no_grad():
-            fixed = [t.detach().clone().requires_grad_(t.requires_grad) for t in call.tensors]
+        fixed = [region.keep(t).requires_grad_(t.requires_grad) for t in call.tensors]
         self.call = Call(fixed, call.rebuild, call.grows)
         self.generation = 0
         self._live: list[Tensor] = []
@@ -173,6 +191,7 @@ class FunctionRecording:
         region.tape.rehearse(self._rehearse, region.warmup)
         self._live = []  # with it go the activations of the rehearsal
         self._forward: Track = region.tape.record(self._run_forward)
+        region.stay.update(output.data_ptr() for output in self._forward.outputs)
         self._fixed_gradients = [torch.zeros_like(o) if o.requires_grad else None for o in self._live]
         self._backward: Track = region.tape.record(self._run_backward)
 
@@ -315,20 +334,18 @@ def _buffers_kept(module: nn.Module) -> Iterator[None]:
                 buffer.copy_(value)
 
 
-def _form(tensor: Tensor, *, grows: bool) -> tuple[object, ...]:
-    shape = tensor.shape[1:] if grows else tensor.shape
-    stride = tensor.stride()[1:] if grows else tensor.stride()
-    return shape, stride, tensor.dtype, tensor.device, tensor.requires_grad
-
-
 @torch.no_grad()
 def _fill(fixed: Sequence[Tensor], given: Sequence[Tensor]) -> None:
     """Copy tensors into fixed ones, shorter ones into their front with zeros behind; what lies there already stays."""
+    places, tensors = [], []
     for place, tensor in zip(fixed, given, strict=True):
         if place.data_ptr() == tensor.data_ptr():
             continue
-        if place.shape == tensor.shape:
-            place.copy_(tensor)
-        else:
-            place[: len(tensor)].copy_(tensor)
+        front = place
+        if place.shape != tensor.shape:
+            front = place[: len(tensor)]
             place[len(tensor) :].zero_()
+        places.append(front)
+        tensors.append(tensor)
+    if places:
+        torch._foreach_copy_(places, tensors)

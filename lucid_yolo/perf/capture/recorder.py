@@ -38,6 +38,7 @@ class Recorder:
         self._device = device
         self._warmup = warmup
         self._regions: list[Region] = []
+        self._stay: set[int] = set()
         self._gradients = GradientPlaces([p for p in parameters if p.requires_grad])
 
     def network(self, model: nn.Module) -> Callable[..., Any]:
@@ -78,7 +79,14 @@ class Recorder:
         if name not in self._warmup:
             return function
         region = FunctionRegion(
-            name, module, function=function, tape=self._tape, device=self._device, warmup=self._warmup[name], **settings
+            name,
+            module,
+            function=function,
+            tape=self._tape,
+            device=self._device,
+            warmup=self._warmup[name],
+            stay=self._stay,
+            **settings,
         )
         self._regions.append(region)
         return region
