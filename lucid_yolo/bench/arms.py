@@ -184,8 +184,17 @@ def summary_error(summary: Mapping[str, Any]) -> str | None:
     for key, row in summary["plan"].items():
         if row["rule_id"] is not None:
             reasons.append(f"{key}={row['requested']} was not active: {row['reason']} [{row['rule_id']}]")
-        reasons += [f"{key} was {how}: {row['outcome'][how]}" for how in UNDONE if row["outcome"].get(how)]
+        undone = [f"{key} was {how}: {row['outcome'][how]}" for how in UNDONE if row["outcome"].get(how)]
+        reasons += undone or _seldom_replayed(key, row["outcome"])
     return "; ".join(reasons) or None
+
+
+def _seldom_replayed(key: str, outcome: Mapping[str, Any]) -> list[str]:
+    """Why a recording does not count that was kept, and passed over in most steps."""
+    if "replays" not in outcome or outcome["replays"] > outcome["native_calls"]:
+        return []
+    why = f", the last of them because of: {outcome['native_reason']}" if outcome.get("native_reason") else ""
+    return [f"{key} was replayed in {outcome['replays']} calls, {outcome['native_calls']} did without it{why}"]
 
 
 def setup_seconds(plan: Mapping[str, Mapping[str, Any]]) -> float | None:

@@ -200,7 +200,16 @@ def test_overrides_that_do_not_compose(tmp_path: Path, monkeypatch: pytest.Monke
     ("row", "words"),
     [
         ({}, None),
-        ({"outcome": {"replays": 4, "retired": ""}}, None),
+        ({"outcome": {"replays": 4, "native_calls": 1, "retired": ""}}, None),
+        (
+            {"outcome": {"replays": 1, "native_calls": 3, "native_reason": "inputs of another shape"}},
+            "magic was replayed in 1 calls, 3 did without it, the last of them because of: inputs of another shape",
+        ),
+        ({"outcome": {"replays": 0, "native_calls": 0}}, "magic was replayed in 0 calls, 0 did without it"),
+        (
+            {"outcome": {"replays": 1, "native_calls": 3, "retired": "a hook was added"}},
+            "magic was retired: a hook was added",
+        ),
         ({"rule_id": "magic.rule", "reason": "no magic here"}, "magic=on was not active: no magic here [magic.rule]"),
         ({"outcome": {"retired": "a hook was added"}}, "magic was retired: a hook was added"),
         ({"outcome": {"inactive": "it was too slow"}}, "magic was inactive: it was too slow"),
