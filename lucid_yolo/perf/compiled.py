@@ -47,7 +47,7 @@ class CompiledObjective(Generic[Predicted, Losses]):
     ) -> None:
         self._model = model
         self._loss = loss
-        self._otherwise = Objective(model, loss)
+        self._otherwise: Callable[..., Losses] = Objective(model, loss)
         self._backend = backend
         self._graphs = 0
         self._seconds = 0.0
