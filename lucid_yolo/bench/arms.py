@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -38,6 +38,7 @@ class ArmRun:
         flags: what was active, by flag.
         data: size of its workload: train_images, batch_size, image_size.
         environment: where it ran.
+        date: day of the run; empty where nobody noted it.
     """
 
     arm: str
@@ -51,6 +52,7 @@ class ArmRun:
     flags: Mapping[str, str | int | float | bool] = field(default_factory=dict)
     data: Mapping[str, int] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
+    date: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain containers."""
@@ -75,11 +77,8 @@ def run_arm(
         timeout: seconds after which it counts as failed; None: no limit.
         keep_checkpoints: whether the weights stay.
     """
-    kept = folder / f"{arm}.json"
-    if kept.exists():
-        before = ArmRun.from_dict(json.loads(kept.read_text(encoding="utf-8")))
-        if before.error is None:
-            return before
+    if (before := kept_run(folder, arm)) is not None:
+        return before
     folder.mkdir(parents=True, exist_ok=True)
     run_dir, log = folder / arm, folder / f"{arm}.log"
     shutil.rmtree(run_dir, ignore_errors=True)  # of an attempt that failed or was cut short
@@ -93,8 +92,23 @@ def run_arm(
         run = ArmRun(arm=arm, pair=pair, error=explain(code, log.read_text(encoding="utf-8", errors="replace")))
     if not keep_checkpoints:
         shutil.rmtree(run_dir / "checkpoints", ignore_errors=True)
-    write_record(kept, run.as_dict())
+    run = replace(run, date=time.strftime("%Y-%m-%d"))
+    write_record(folder / f"{arm}.json", run.as_dict())
     return run
+
+
+def kept_run(folder: Path, arm: str) -> ArmRun | None:
+    """The run of an arm that counts already; None where there is none, or what was kept of it is damaged.
+
+    Args:
+        folder: of the block.
+        arm: its name.
+    """
+    try:
+        run = ArmRun.from_dict(json.loads((folder / f"{arm}.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+    return run if run.error is None else None
 
 
 def run_child(arguments: Sequence[str], *, log: Path, timeout: float | None = None) -> int | None:
@@ -112,7 +126,12 @@ def run_child(arguments: Sequence[str], *, log: Path, timeout: float | None = No
     with (
         log.open("w", encoding="utf-8") as file,
         subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=child_environment()
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env=child_environment(),
+            close_fds=False,  # it keeps the lock of its comparison
         ) as child,
     ):
         try:
@@ -140,21 +159,21 @@ def read_run(run_dir: Path, *, arm: str, pair: int, wall_seconds: float | None =
     """
     try:
         summary = json.loads((run_dir / "summary.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return ArmRun(
+            arm=arm,
+            pair=pair,
+            error=summary_error(summary),
+            wall_seconds=wall_seconds,
+            timing=summary["timing"],
+            memory=summary["memory"],
+            setup_seconds=setup_seconds(summary["plan"]),
+            primary=summary["metrics"].get("primary"),
+            flags={key: row["active"] for key, row in summary["plan"].items()},
+            data=summary.get("data", {}),
+            environment={key: summary.get(key) for key in ENVIRONMENT},
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return ArmRun(arm=arm, pair=pair, error=f"{run_dir} holds no summary.json that can be read")
-    return ArmRun(
-        arm=arm,
-        pair=pair,
-        error=summary_error(summary),
-        wall_seconds=wall_seconds,
-        timing=summary["timing"],
-        memory=summary["memory"],
-        setup_seconds=setup_seconds(summary["plan"]),
-        primary=summary["metrics"].get("primary"),
-        flags={key: row["active"] for key, row in summary["plan"].items()},
-        data=summary.get("data", {}),
-        environment={key: summary.get(key) for key in ENVIRONMENT},
-    )
 
 
 def summary_error(summary: Mapping[str, Any]) -> str | None:
@@ -165,8 +184,17 @@ def summary_error(summary: Mapping[str, Any]) -> str | None:
     for key, row in summary["plan"].items():
         if row["rule_id"] is not None:
             reasons.append(f"{key}={row['requested']} was not active: {row['reason']} [{row['rule_id']}]")
-        reasons += [f"{key} was {how}: {row['outcome'][how]}" for how in UNDONE if row["outcome"].get(how)]
+        undone = [f"{key} was {how}: {row['outcome'][how]}" for how in UNDONE if row["outcome"].get(how)]
+        reasons += undone or _seldom_replayed(key, row["outcome"])
     return "; ".join(reasons) or None
+
+
+def _seldom_replayed(key: str, outcome: Mapping[str, Any]) -> list[str]:
+    """Why a recording does not count that was kept, and passed over in most steps."""
+    if "replays" not in outcome or outcome["replays"] > outcome["native_calls"]:
+        return []
+    why = f", the last of them because of: {outcome['native_reason']}" if outcome.get("native_reason") else ""
+    return [f"{key} was replayed in {outcome['replays']} calls, {outcome['native_calls']} did without it{why}"]
 
 
 def setup_seconds(plan: Mapping[str, Mapping[str, Any]]) -> float | None:

@@ -136,6 +136,17 @@ def book_reports(
     return entries
 
 
+def check_ledger(ledger: Path) -> None:
+    """Make sure that something can be booked.
+
+    Raises:
+        RunError: the ledger is damaged, or its folder does not exist.
+    """
+    if not ledger.parent.is_dir():
+        raise RunError(f"book={ledger}: the folder {ledger.parent} does not exist. Make it, or name another file.")
+    read_ledger(ledger)
+
+
 def read_report(path: Path) -> Comparison:
     """Read the report of a comparison.
 

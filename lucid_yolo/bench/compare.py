@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from lucid_yolo.bench.arms import ArmRun, explain, run_arm, run_child
-from lucid_yolo.bench.book import book_reports
+from lucid_yolo.bench.arms import ArmRun, explain, kept_run, run_arm, run_child
+from lucid_yolo.bench.book import book_reports, check_ledger
 from lucid_yolo.bench.comparison import Comparison
 from lucid_yolo.bench.finished import compare_runs
 from lucid_yolo.bench.ledger import Parity
-from lucid_yolo.bench.record import write_record
+from lucid_yolo.bench.record import commit, versions, write_record
 from lucid_yolo.config import compose as composing
 from lucid_yolo.config.errors import ConfigError, RunError
 from lucid_yolo.config.names import did_you_mean
@@ -53,6 +53,8 @@ def compare(
         ConfigError: the settings contradict each other, or the workload is wrong.
         RunError: the baseline cannot run, or the directory cannot be used.
     """
+    if config.book is not None:  # before hours of runs
+        check_ledger(resolve_user_path(config.book))
     report, out = _existing(config, overrides) if config.runs is not None else _run(config, overrides, arms, say)
     if out is not None:
         write_report(report, out)
@@ -135,7 +137,9 @@ def run_comparison(
     """
     refused = _refused_arms(workload)
     with _claim(out, workload):
-        if not all(_is_done(out, arm, block) for block in range(1, workload.blocks + 1) for arm in workload.arms):
+        kept = _kept(workload, out)
+        if any(arm not in refused for _, arm in kept.keys() ^ _all_runs(workload)):
+            _refuse_mixing(kept.values(), out)
             _prepare(workload, out)
         runs: list[ArmRun] = []
         report = Comparison.of(workload, runs)
@@ -154,7 +158,8 @@ def run_comparison(
                         keep_checkpoints=keep_checkpoints,
                     )
                 runs.append(run)
-                say(f"block {block} of {workload.blocks}, {arm}: {_in_words(run)}")
+                before = f"kept, of commit {run.environment.get('commit')}: " if (block, arm) in kept else ""
+                say(f"block {block} of {workload.blocks}, {arm}: {before}{_in_words(run)}")
             report = Comparison.of(workload, runs)
             write_report(report, out)
     return report
@@ -173,8 +178,31 @@ def write_report(report: Comparison, out: Path) -> None:
     (out / MARKDOWN).write_text(report.to_markdown(), encoding="utf-8")
 
 
-def _is_done(out: Path, arm: str, block: int) -> bool:
-    return (out / f"block_{block}" / f"{arm}.json").exists()
+def _all_runs(workload: Workload) -> set[tuple[int, str]]:
+    """Block and arm of every run."""
+    return {(block, arm) for block in range(1, workload.blocks + 1) for arm in workload.arms}
+
+
+def _kept(workload: Workload, out: Path) -> dict[tuple[int, str], ArmRun]:
+    """Runs of an interrupted comparison that count, by block and arm."""
+    found = {key: kept_run(out / f"block_{key[0]}", key[1]) for key in _all_runs(workload)}
+    return {key: run for key, run in found.items() if run is not None}
+
+
+def _refuse_mixing(kept: Iterable[ArmRun], out: Path) -> None:
+    """Refuse to add runs to those of another program: hours later the report could only say that they differ.
+
+    Raises:
+        RunError: they were made by another commit or other versions.
+    """
+    now = {"commit": commit(), "versions": versions()}
+    for run in kept:
+        for key, value in now.items():
+            if run.environment.get(key) != value:
+                raise RunError(
+                    f"out={out} keeps runs of {key} {run.environment.get(key)}, this is {value}: their times would not "
+                    "compare. Choose a new directory, or go on with the program that made them."
+                )
 
 
 def _refused_arms(workload: Workload) -> dict[str, str]:
@@ -230,9 +258,14 @@ def _claim(out: Path, workload: Workload) -> Iterator[None]:
     with marker:
         if fcntl is not None:
             try:
-                fcntl.lockf(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # Inherited by the runs: one that outlives a killed comparison would disturb the next one's times.
+                fcntl.flock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.set_inheritable(marker.fileno(), True)
             except OSError:
-                raise RunError(f"out={out} is in use: another process runs this comparison at the moment.") from None
+                raise RunError(
+                    f"out={out} is in use: another process runs this comparison at the moment, or a run of it that was "
+                    "killed has not ended yet."
+                ) from None
         if not any(out.glob("block_*")):  # refused before its first run
             file.write_text(json.dumps(recipe, indent=2), encoding="utf-8")
         if list(recipe["arms"]) != list(_read(file)["arms"]) or recipe != _read(file):

@@ -102,7 +102,7 @@ class Comparison:
     Attributes:
         workload: what was compared.
         runs: all of them, failed ones too.
-        date: day of the report.
+        date: day of the last run.
     """
 
     workload: Workload
@@ -111,8 +111,8 @@ class Comparison:
 
     @classmethod
     def of(cls, workload: Workload, runs: Sequence[ArmRun]) -> Self:
-        """Report on runs, today."""
-        return cls(workload, tuple(runs), time.strftime("%Y-%m-%d"))
+        """Report on runs; those that nobody dated count as of today."""
+        return cls(workload, tuple(runs), max((run.date for run in runs), default="") or time.strftime("%Y-%m-%d"))
 
     @property
     def environment(self) -> Mapping[str, Any]:

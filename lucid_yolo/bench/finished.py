@@ -68,7 +68,7 @@ def _overrides(run: Path) -> tuple[str, ...]:
 def _read(run: Path, arm: str) -> ArmRun:
     try:
         seed = int(json.loads((run / "summary.json").read_text(encoding="utf-8"))["seed"])
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return ArmRun(arm=arm, pair=-1, error=f"{run} holds no summary.json that can be read")
     return read_run(run, arm=arm, pair=seed)
 

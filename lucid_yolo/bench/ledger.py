@@ -18,6 +18,7 @@ from lucid_yolo.bench.comparison import break_even_cell
 from lucid_yolo.bench.paired import PairedRatio, Verdict
 from lucid_yolo.bench.record import write_record
 from lucid_yolo.bench.step_profile import StepProfile
+from lucid_yolo.config.errors import RunError
 from lucid_yolo.config.workloads import Mark, ParityState, Workload
 
 GAIN_PERCENT = 3.0  # a flag that saves less on its documented workload is a candidate for retirement
@@ -198,11 +199,18 @@ def judge(entry: Entry | None, *, version: str) -> Judgement:
 
 
 def read_ledger(path: Path) -> tuple[Row, ...]:
-    """Read a ledger; one that does not exist yet is empty."""
+    """Read a ledger; one that does not exist yet is empty.
+
+    Raises:
+        RunError: it is damaged.
+    """
     if not path.exists():
         return ()
-    content = json.loads(path.read_text(encoding="utf-8"))
-    return tuple(Row(Entry.from_dict(row), tuple(map(Entry.from_dict, row["history"]))) for row in content["entries"])
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))["entries"]
+        return tuple(Row(Entry.from_dict(row), tuple(map(Entry.from_dict, row["history"]))) for row in rows)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RunError(f"{path} is no ledger: {type(error).__name__}: {error}. Nothing was booked.") from None
 
 
 def write_ledger(path: Path, rows: Iterable[Row]) -> None:
@@ -215,7 +223,8 @@ def write_ledger(path: Path, rows: Iterable[Row]) -> None:
 def booked(rows: Sequence[Row], entries: Iterable[Entry]) -> tuple[Row, ...]:
     """A ledger with further entries: each takes the place of its key's, which becomes history.
 
-    Parity that is not said is taken over; red keeps the version of its first time.
+    What was booked already is not booked again, and an entry that is older than the standing one goes behind it. Parity
+    that is not said is taken over; red keeps the version of its first time.
     """
     found = {row.entry.key: row for row in rows}
     for entry in entries:
@@ -228,8 +237,25 @@ def booked(rows: Sequence[Row], entries: Iterable[Entry]) -> tuple[Row, ...]:
             parity = old.entry.parity
         elif parity.state is ParityState.RED and old.entry.parity.state is ParityState.RED:
             parity = replace(parity, red_since=old.entry.parity.red_since)
-        found[entry.key] = Row(replace(entry, parity=parity), (old.entry, *old.history))
+        found[entry.key] = _joined(old, replace(entry, parity=parity))
     return tuple(found.values())
+
+
+def _joined(row: Row, entry: Entry) -> Row:
+    """A row with another entry: as the standing one, or at its place in the history."""
+    measured = [_measured(one) for one in (row.entry, *row.history)]
+    if _measured(entry) == measured[0]:
+        return Row(entry, row.history)
+    if _measured(entry) in measured:
+        return row
+    if entry.date < row.entry.date:
+        return Row(row.entry, tuple(sorted((entry, *row.history), key=lambda one: one.date, reverse=True)))
+    return Row(entry, (row.entry, *row.history))
+
+
+def _measured(entry: Entry) -> dict[str, Any]:
+    """What an entry says beside what may be added to it later."""
+    return {key: value for key, value in asdict(entry).items() if key not in ("parity", "share", "mark")}
 
 
 HEADER = (

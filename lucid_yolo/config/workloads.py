@@ -148,7 +148,7 @@ def read_workload(name: str) -> Workload:
             )
         path = folder / f"{name}.yaml"
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), _NoKeyTwice)  # a SafeLoader
     except OSError as error:
         raise ConfigError([f"workload={name}: {path} cannot be read: {error.strerror}."]) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -177,9 +177,22 @@ def make_workload(
         "compares": compares,
         "blocks": blocks,
         "common": list(common),
-        "arms": {name: list(lines) for name, lines in arms.items()},
+        "arms": {name: list(lines) if lines is not None else None for name, lines in arms.items()},
     }
     return _workload("own", content, where="The comparison")
+
+
+class _NoKeyTwice(yaml.SafeLoader):  # type: ignore[misc]
+    """YAML in which no key may stand twice: the second arm of a name would silently be the only one."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Make a mapping, see ``yaml.SafeLoader``."""
+        written = [key.value for key, _ in node.value]
+        for position, key in enumerate(written):
+            if key in written[:position]:
+                raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} stands twice", node.start_mark)
+        found: dict[Any, Any] = super().construct_mapping(node, deep)
+        return found
 
 
 _KEYS = ("question", "compares", "blocks", "mark", "common", "arms")

@@ -170,7 +170,15 @@ class StepClock(L.Callback):
         Args:
             prepared: the run.
             flags: what was active.
+
+        Raises:
+            RunError: no step followed another one in its epoch.
         """
+        if not self._whole:
+            raise RunError(
+                "No step was followed by another one of its epoch, so there is no time from one to the next: give it "
+                "more pictures, a smaller data.batch_size or more steps=."
+            )
         whole, waited = (1000.0 * statistics.fmean(values) for values in zip(*self._whole, strict=True))
         data = prepared.config.data
         return StepProfile(

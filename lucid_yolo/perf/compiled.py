@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from copy import deepcopy
+from functools import partial
 from types import FunctionType
 from typing import Any, Generic, TypeVar
 
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from lucid_yolo.config.errors import RunError
 from lucid_yolo.data.batch import Targets
-from lucid_yolo.perf.objective import Mark, unheard
+from lucid_yolo.perf.objective import Mark, Objective, unheard
 from lucid_yolo.perf.plan import Scalar
 
 Predicted = TypeVar("Predicted")
@@ -47,6 +47,7 @@ class CompiledObjective(Generic[Predicted, Losses]):
     ) -> None:
         self._model = model
         self._loss = loss
+        self._otherwise: Callable[..., Losses] = Objective(model, loss)
         self._backend = backend
         self._graphs = 0
         self._seconds = 0.0
@@ -74,7 +75,7 @@ class CompiledObjective(Generic[Predicted, Losses]):
             RunError: the graph cannot be made.
         """
         if self._inactive:
-            return self._loss(self._model(images), targets)
+            return self._otherwise(images, targets, mark)
         for tensor in (images, targets.image_index, targets.classes, targets.boxes, targets.valid):
             if tensor.shape[0] > 1:
                 torch._dynamo.mark_dynamic(tensor, 0)
@@ -85,7 +86,7 @@ class CompiledObjective(Generic[Predicted, Losses]):
             return losses
         except torch._dynamo.exc.FailOnRecompileLimitHit:
             self._retire()
-            return self._loss(self._model(images), targets)
+            return self._otherwise(images, targets, mark)
         except torch._dynamo.exc.TorchDynamoException as error:
             reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
             raise RunError(f"compile=step failed: {reason} Set compile=none to train without it.") from error
@@ -102,9 +103,9 @@ class CompiledObjective(Generic[Predicted, Losses]):
         }
         return {**found, "inactive": self._inactive} if self._inactive else found
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledObjective[Predicted, Losses]:
-        """The same of copied modules, not compiled yet."""
-        return CompiledObjective(deepcopy(self._model, memo), deepcopy(self._loss, memo), backend=self._backend)
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copied and pickled as the same of the modules, not compiled yet."""
+        return partial(CompiledObjective, backend=self._backend), (self._model, self._loss)
 
     def _count_graph(self, graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
         self._graphs += 1

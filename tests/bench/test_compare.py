@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,10 +17,11 @@ import pytest
 import lucid_yolo as ly
 from lucid_yolo import cli
 from lucid_yolo.bench import arms, compare
-from lucid_yolo.bench.arms import explain, run_child, setup_seconds, summary_error
+from lucid_yolo.bench.arms import explain, read_run, run_child, setup_seconds, summary_error
 from lucid_yolo.bench.compare import rotated, run_comparison
 from lucid_yolo.bench.comparison import Comparison
 from lucid_yolo.bench.ledger import read_ledger
+from lucid_yolo.bench.record import versions
 from lucid_yolo.config.errors import ConfigError, RunError
 from lucid_yolo.config.workloads import MeasureName, Workload, make_workload, read_workload
 
@@ -28,7 +33,7 @@ def make_summary(**changes: Any) -> dict[str, Any]:
     return {
         "status": "finished", "error": None, "metrics": {"primary": 0.5}, "timing": timing, "memory": {}, "seed": 0,
         "plan": {"magic": ROW}, "data": {"train_images": 4}, "device": "cpu", "driver": None,
-        "versions": {"torch": "9"}, "commit": "abc", "cores": 2, **changes,
+        "versions": versions(), "commit": "abc", "cores": 2, **changes,
     }  # fmt: skip
 
 
@@ -40,6 +45,7 @@ class Launched:
         self.fails = list(fails)
         for module in (arms, compare):
             monkeypatch.setattr(module, "run_child", self)
+        monkeypatch.setenv("LUCID_YOLO_COMMIT", "abc")
 
     def __call__(self, arguments: Sequence[str], *, log: Path, timeout: float | None = None) -> int:
         self.commands.append(list(arguments))
@@ -106,6 +112,58 @@ def test_a_comparison_goes_on_and_repeats_only_what_failed(tmp_path: Path, monke
     assert launched.commands == []
 
 
+def test_kept_runs_are_named_and_not_mixed_with_those_of_another_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launched = Launched(monkeypatch)
+    run_comparison(three_arms(1), tmp_path, say=lambda line: None)
+    monkeypatch.setenv("LUCID_YOLO_COMMIT", "def")
+    launched.commands.clear()
+    lines: list[str] = []
+    assert run_comparison(three_arms(1), tmp_path, say=lines.append).environment["commit"] == "abc"
+    assert lines[0] == "block 1 of 1, a: kept, of commit abc: 4.0 s, 2.0 ms a step"
+    with pytest.raises(RunError, match="keeps runs of commit abc, this is def"):
+        run_comparison(three_arms(2), tmp_path, say=lambda line: None)
+    assert launched.commands == []
+
+
+def test_a_kept_run_that_is_damaged_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launched = Launched(monkeypatch)
+    run_comparison(three_arms(1), tmp_path, say=lambda line: None)
+    launched.commands.clear()
+    (tmp_path / "block_1" / "b.json").write_text('{"arm": "b", "pa')
+    (tmp_path / "block_1" / "c.json").write_text('{"other": 1}')
+    assert run_comparison(three_arms(1), tmp_path, say=lambda line: None).ok
+    assert launched.order == ["block_1 b", "block_1 c"]
+
+
+def test_a_report_bears_the_day_of_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Launched(monkeypatch)
+    run_comparison(three_arms(1), tmp_path, say=lambda line: None)
+    for arm in "abc":
+        file = tmp_path / "block_1" / f"{arm}.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), "date": "2001-02-03"}))
+    assert run_comparison(three_arms(1), tmp_path, say=lambda line: None).date == "2001-02-03"
+
+
+def test_a_ledger_that_cannot_be_used_is_refused_before_the_first_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launched = Launched(monkeypatch)
+    damaged = tmp_path / "damaged.json"
+    damaged.write_text('{"entries": [')
+    for book, words in ((damaged, "is no ledger"), (tmp_path / "none" / "ledger.json", "does not exist")):
+        with pytest.raises(RunError, match=words):
+            ly.compare({"a": [], "b": ["seed=1"]}, blocks=1, out=tmp_path / "out", book=book)
+    assert launched.commands == []
+
+
+@pytest.mark.parametrize("change", [{"plan": None}, {"timing": 3, "metrics": []}])
+def test_a_summary_of_another_form_is_a_run_that_does_not_count(tmp_path: Path, change: dict[str, Any]) -> None:
+    (tmp_path / "summary.json").write_text(json.dumps(make_summary(**change)))
+    assert "no summary.json that can be read" in str(read_run(tmp_path, arm="a", pair=1).error)
+
+
 def test_another_comparison_needs_another_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Launched(monkeypatch)
     run_comparison(three_arms(1), tmp_path / "out", say=lambda line: None)
@@ -142,7 +200,16 @@ def test_overrides_that_do_not_compose(tmp_path: Path, monkeypatch: pytest.Monke
     ("row", "words"),
     [
         ({}, None),
-        ({"outcome": {"replays": 4, "retired": ""}}, None),
+        ({"outcome": {"replays": 4, "native_calls": 1, "retired": ""}}, None),
+        (
+            {"outcome": {"replays": 1, "native_calls": 3, "native_reason": "inputs of another shape"}},
+            "magic was replayed in 1 calls, 3 did without it, the last of them because of: inputs of another shape",
+        ),
+        ({"outcome": {"replays": 0, "native_calls": 0}}, "magic was replayed in 0 calls, 0 did without it"),
+        (
+            {"outcome": {"replays": 1, "native_calls": 3, "retired": "a hook was added"}},
+            "magic was retired: a hook was added",
+        ),
         ({"rule_id": "magic.rule", "reason": "no magic here"}, "magic=on was not active: no magic here [magic.rule]"),
         ({"outcome": {"retired": "a hook was added"}}, "magic was retired: a hook was added"),
         ({"outcome": {"inactive": "it was too slow"}}, "magic was inactive: it was too slow"),
@@ -179,6 +246,49 @@ def test_a_child_that_runs_out_of_time_is_stopped(tmp_path: Path, monkeypatch: p
     assert run_child(["train"], log=tmp_path / "log", timeout=2.0) is None
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="locks of POSIX")
+def test_a_run_that_outlives_its_comparison_keeps_the_directory(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    sleeper = tmp_path / "sleeper"
+    sleeper.write_text(f"#!{sys.executable}\nimport time, os\nprint(os.getpid(), flush=True)\ntime.sleep(60)\n")
+    sleeper.chmod(0o755)
+    program = f"""
+import sys
+from pathlib import Path
+from lucid_yolo.bench import arms, compare
+from tests.bench.test_compare import three_arms
+sys.executable = {str(sleeper)!r}
+with compare._claim(Path({str(out)!r}), three_arms()):
+    arms.run_child(["train"], log=Path({str(tmp_path / "log")!r}))
+"""
+    comparison = subprocess.Popen([sys.executable, "-c", program], cwd=Path(__file__).parents[2])
+    run = int(wait_for_line(tmp_path / "log"))
+    comparison.kill()
+    comparison.wait()
+    try:
+        with pytest.raises(RunError, match="is in use"), compare._claim(out, three_arms()):
+            pass
+    finally:
+        os.kill(run, signal.SIGKILL)
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        try:
+            with compare._claim(out, three_arms()):
+                return
+        except RunError:
+            time.sleep(0.05)
+    pytest.fail("the lock outlived the run")
+
+
+def wait_for_line(file: Path) -> str:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if file.exists() and (text := file.read_text()).endswith("\n"):
+            return text
+        time.sleep(0.05)
+    pytest.fail(f"nothing was written to {file}")
+
+
 def test_workloads_of_the_package_are_read() -> None:
     for name in ("tiny", "detect_b4", "detect_b16", "detect_b64", "loader"):
         workload = read_workload(name)
@@ -208,6 +318,11 @@ def test_what_is_wrong_with_a_workload(tmp_path: Path) -> None:
     assert len(caught.value.problems) == 6
     for words in ("Did you mean 'blocks'", "found 0", "found 'luck'", "'a/b' is no name", "arm c must be", "run_dir=x"):
         assert words in str(caught.value)
+    file.write_text("arms:\n  usual: []\n  high: [seed=1]\n  high: [seed=2]\n")
+    with pytest.raises(ConfigError, match="the key 'high' stands twice"):
+        read_workload(str(file))
+    with pytest.raises(ConfigError, match="found None"):
+        make_workload({"usual": None, "high": ["seed=1"]})
     with pytest.raises(ConfigError, match="needs two arms"):
         read_workload("tiny").narrowed(arms=["eager"])
     with pytest.raises(ConfigError, match=r"no arm 'eagre'.*Did you mean 'eager'"):

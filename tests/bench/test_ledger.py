@@ -161,3 +161,26 @@ def test_the_command_books_reports_and_shares(tmp_path: Path, capsys: pytest.Cap
     assert "made_up magic: 0.9000 of 1 pairs, undecided" in capsys.readouterr().out
     assert book.main([str(ledger), str(tmp_path / "gone.json")]) == 1
     assert "gone.json is no report of a comparison" in capsys.readouterr().err
+
+
+def test_what_was_booked_is_not_booked_again() -> None:
+    first, second = make_entry(0.9), replace(make_entry(0.8), date="2026-01-03")
+    (row,) = booked(booked((), [first]), [replace(first, parity=Parity(ParityState.RED, "x"))])
+    assert (row.entry.parity.state, row.history) == (ParityState.RED, ())
+    (row,) = booked(booked((), [first, second]), [first])
+    assert (row.entry, row.history) == (second, (first,))
+
+
+def test_an_older_measurement_does_not_replace_a_newer_one() -> None:
+    entries = [replace(make_entry(0.9), date=f"2026-01-0{day}") for day in (2, 5, 3, 1)]
+    (row,) = booked((), entries)
+    assert [one.date[-1] for one in (row.entry, *row.history)] == ["5", "3", "2", "1"]
+
+
+def test_a_damaged_ledger_is_left_alone(tmp_path: Path) -> None:
+    for text in ('{"entries": [', "[]", '{"entries": [{"workload": "x"}]}'):
+        file = tmp_path / "ledger.json"
+        file.write_text(text)
+        with pytest.raises(RunError, match="is no ledger"):
+            book_reports(file, [make_report({"eager": [10.0], "magic": [9.0]})], parity=GREEN)
+        assert file.read_text() == text

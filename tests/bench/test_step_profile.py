@@ -14,6 +14,7 @@ from lucid_yolo import cli
 from lucid_yolo.bench.step import LaunchCounter
 from lucid_yolo.bench.step_profile import LOOP, PARTS, StepProfile, covered
 from lucid_yolo.config.compose import to_root
+from lucid_yolo.config.errors import RunError
 from lucid_yolo.config.verbs import ProfileConfig
 from lucid_yolo.engine.profile import StepClock, _lengthened
 from tests.engine.tiny import tiny_overrides
@@ -80,6 +81,11 @@ def test_a_profile_of_a_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert profile.launches > 500
     assert json.loads(out.read_text())["host_ms"] == profile.host_ms
     assert [path.name for path in tmp_path.iterdir()] == ["numbers"]  # nothing but the file is kept
+
+
+def test_epochs_of_one_step_have_no_time_between_steps() -> None:
+    with pytest.raises(RunError, match="No step was followed by another one of its epoch"):
+        ly.profile(ly.compose(tiny_overrides("data.batch_size=16")), steps=1, warmup=1)
 
 
 def test_the_length_of_the_run_suffices_and_nothing_is_written() -> None:

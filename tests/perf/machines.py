@@ -79,11 +79,12 @@ def make_config(
     prefetch: PrefetchName = PrefetchName.NONE,
     num_workers: int | None = None,
     max_steps: int | None = None,
+    max_epochs: int = 100,
 ) -> RootConfig:
     """A configuration with what the rules look at."""
     config = RootConfig(on_unmet=on_unmet)
     config.precision.name = precision
-    config.trainer.max_epochs = 100
+    config.trainer.max_epochs = max_epochs
     config.trainer.accelerator = accelerator
     config.trainer.devices = devices
     config.trainer.deterministic = deterministic

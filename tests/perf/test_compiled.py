@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import warnings
 from collections.abc import Callable
 
@@ -131,10 +132,22 @@ def test_at_the_limit_the_run_goes_on_without_it_and_says_so_once() -> None:
     assert total.item() == pytest.approx(expected(small, targets))
     assert compiled.outcome()["inactive"] == "torch.compile reached its limit of 2 graphs for one function"
     assert (compiled.outcome()["graphs"], compiled.outcome()["recompiles"]) == (2, 1)
+    heard: list[str] = []
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert compiled(images, targets).item() == pytest.approx(expected(images, targets))
+        assert compiled(images, targets, heard.append).item() == pytest.approx(expected(images, targets))
+    assert heard == ["forward"]
     assert compiled.outcome()["graphs"] == 2
+
+
+def test_a_pickled_objective_is_compiled_anew() -> None:
+    compiled = CompiledObjective(*make_objective(SIZE), backend="eager")
+    batch = make_batch(SIZE, batch=2, objects=3, rows=8)
+    total = compiled(*batch).total
+    other = pickle.loads(pickle.dumps(compiled))
+    assert other.outcome()["graphs"] == 0
+    assert torch.equal(other(*batch).total, total)
+    assert other.outcome()["graphs"] == 1
 
 
 def test_fits_of_one_process_do_not_share_the_limit() -> None:

@@ -29,6 +29,8 @@ def ahead(**changes: object):
         (ahead(num_workers=0, max_steps=3), CUDA, replace(DATA, num_workers=0), "needs-workers"),
         (ahead(max_steps=3), CUDA, replace(DATA, num_workers=0), "has-workers"),
         (ahead(max_steps=3), CUDA, DATA, "whole-epochs"),
+        (ahead(max_epochs=1), CUDA, DATA, "second-epoch"),
+        (ahead(max_epochs=2), CUDA, DATA, None),
     ],
 )
 def test_the_first_unmet_condition_is_named(config, machine, data, rule):

@@ -173,6 +173,11 @@ CASES = {
         (make_config(prefetch=PrefetchName.EPOCH, num_workers=0), replace(CUDA, cores=1)),  # that is the rule above
         "none was chosen for 1 cores",
     ),
+    "prefetch.second-epoch": (
+        (make_config(prefetch=PrefetchName.EPOCH, max_epochs=1), CUDA),
+        (make_config(prefetch=PrefetchName.EPOCH, max_epochs=2), CUDA),
+        "prepares the next epoch, and with trainer.max_epochs=1 there is none",
+    ),
     "prefetch.whole-epochs": (
         (make_config(prefetch=PrefetchName.EPOCH, max_steps=50), CUDA),
         (AHEAD, CUDA),

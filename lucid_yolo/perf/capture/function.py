@@ -15,7 +15,7 @@ from lucid_yolo.config.errors import RunError
 from lucid_yolo.perf.capture.gradients import GradientPlaces
 from lucid_yolo.perf.capture.region import MAX_RECORDINGS, Region
 from lucid_yolo.perf.capture.tape import Tape, Track
-from lucid_yolo.perf.capture.values import Rebuild, flatten
+from lucid_yolo.perf.capture.values import Rebuild, flatten, itself
 from lucid_yolo.perf.capture.watch import ModuleWatch
 
 
@@ -80,11 +80,9 @@ class FunctionRegion(Region):
         self.account.replays += 1
         return self._recording(call)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., Any]:
-        """A copy of the function: recordings belong to one fit."""
-        import copy  # noqa: PLC0415 - this method alone
-
-        return copy.deepcopy(self.function, memo)
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copied and pickled as the function: recordings belong to one fit."""
+        return itself, (self.function,)
 
     def keep(self, tensor: Tensor) -> Tensor:
         """Memory for an argument: its own where that is a fixed output, else a copy."""
@@ -103,7 +101,11 @@ class FunctionRegion(Region):
         if self.on_other_stream():
             return "another stream is current"
         if self._recording is None:
-            return None if self.module.training else "evaluation mode"
+            if not self.module.training:
+                return "evaluation mode"
+            if self.gradients is not None and not self.gradients.include(trained_parameters(self.module)):
+                self.retire("a trainable parameter was not in the optimizer at the start")
+            return self.account.retired or None
         if self._recording.autocast != Autocast.current(self.device):
             self.retire("the precision changed")
         elif fit is Fit.OUTGROWN and self.account.recordings == MAX_RECORDINGS:
@@ -185,7 +187,7 @@ class FunctionRecording:
         self.generation = 0
         self._live: list[Tensor] = []
         self._rebuild: Rebuild | None = None
-        self._trained: list[Tensor] = [p for p in region.module.parameters() if p.requires_grad]
+        self._trained: list[Tensor] = trained_parameters(region.module)
         self._written: tuple[int, ...] = ()
         self._anchor = torch.zeros((), device=region.device, requires_grad=True)
         region.tape.rehearse(self._rehearse, region.warmup)
@@ -319,6 +321,11 @@ class Autocast:
 
     def __hash__(self) -> int:
         return hash(self._key)
+
+
+def trained_parameters(module: nn.Module) -> list[Tensor]:
+    """Parameters of a module that have a gradient."""
+    return [p for p in module.parameters() if p.requires_grad]
 
 
 @contextmanager

@@ -20,6 +20,7 @@ class GradientPlaces:
 
     def __init__(self, parameters: Sequence[Tensor]) -> None:
         self.parameters = list(parameters)
+        self._known = [id(parameter) for parameter in self.parameters]
         like = self.parameters[0]
         starts, stop = [], 0
         for parameter in self.parameters:
@@ -30,6 +31,14 @@ class GradientPlaces:
             self.flat.as_strided(parameter.shape, parameter.stride(), start)
             for start, parameter in zip(starts, self.parameters, strict=True)
         ]
+
+    def are_of(self, parameters: Sequence[Tensor]) -> bool:
+        """Whether these are the parameters, in the same order."""
+        return [id(parameter) for parameter in parameters] == self._known
+
+    def include(self, parameters: Sequence[Tensor]) -> bool:
+        """Whether each of these has a place."""
+        return {id(parameter) for parameter in parameters} <= set(self._known)
 
     def adopt(self) -> tuple[int, ...]:
         """Move the gradients that lie elsewhere to their places.

@@ -27,7 +27,7 @@ class Recorder:
     Args:
         tape: records.
         device: of the step.
-        parameters: what is trained.
+        parameters: those of the optimizer, in its order; what is frozen now may be trained later.
         warmup: calls before a recording, by option of ``capture``; an option that is not named is not recorded.
     """
 
@@ -39,7 +39,8 @@ class Recorder:
         self._warmup = warmup
         self._regions: list[Region] = []
         self._stay: set[int] = set()
-        self._gradients = GradientPlaces([p for p in parameters if p.requires_grad])
+        self._optimizer: FlatOptimizer | None = None
+        self._gradients = GradientPlaces(parameters)
 
     def network(self, model: nn.Module) -> Callable[..., Any]:
         """The forward and backward pass of a network, called as the network; its weights are cast together."""
@@ -60,6 +61,7 @@ class Recorder:
         regions = {part: self._routine(name) for part, name in names.items() if name in self._warmup}
         if regions:
             optimizer.run_part = RecordedParts(regions, lambda: optimizer.update_allowed)
+            self._optimizer = optimizer
 
     def outcomes(self) -> dict[str, Mapping[str, str | int | float]]:
         """What happened, by row of the plan; parts of one option are added up."""
@@ -69,9 +71,12 @@ class Recorder:
         return {f"capture.{name}": account.as_outcome() for name, account in merged.items()}
 
     def close(self) -> None:
-        """Drop every recording and its memory."""
+        """Drop every recording and its memory, and leave the optimizer as it was."""
         for region in self._regions:
             region.close()
+        if self._optimizer is not None:
+            vars(self._optimizer).pop("run_part", None)
+            self._optimizer = None
 
     def _function(
         self, name: str, module: nn.Module, function: Callable[..., Any], **settings: Any

@@ -135,6 +135,7 @@ class Region:
                 yield
         except torch.OutOfMemoryError:
             self.state = State.RETIRED
+            self.account.retired = "recording failed: out of memory"
             self.release()
             raise
         except Exception as error:

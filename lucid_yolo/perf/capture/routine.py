@@ -11,9 +11,11 @@ from torch import Tensor
 
 from lucid_yolo.optim.clip import clip_gradients
 from lucid_yolo.optim.flat import FlatGroup, run_directly
+from lucid_yolo.optim.musgd import MOVE
 from lucid_yolo.perf.capture.gradients import GradientPlaces
 from lucid_yolo.perf.capture.region import MAX_RECORDINGS, Region
 from lucid_yolo.perf.capture.tape import Tape, Track
+from lucid_yolo.perf.capture.values import itself
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,11 @@ class RecordedClip:
             self._region.native("clipping is switched off")
             return clip_gradients(parameters, max_norm)
         gradients = self._gradients
+        if self._region.replays and not gradients.are_of(parameters):
+            self._region.retire("the optimizer has other parameters than at the start")
+        if not self._region.replays:
+            self._region.native(self._region.account.retired or "the fit is over")
+            return clip_gradients(parameters, max_norm)
         connected = gradients.adopt()
         found = self._region.run(
             gradients,
@@ -132,9 +139,9 @@ class RecordedClip:
         )
         return found[0].clone()
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., Tensor]:
-        """Clipping without a recording: that belongs to one fit."""
-        return clip_gradients
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copied and pickled as clipping without a recording: that belongs to one fit."""
+        return itself, (clip_gradients,)
 
 
 class RecordedParts:
@@ -157,9 +164,10 @@ class RecordedParts:
         if region is None:
             return run_directly(part, flat, function, *tensors)
         switch = self._switch()
+        moved = [p.data_ptr() for p in flat.parameters] if part == MOVE else []  # the other parts work on buffers
         return region.run(
             flat,
-            (None if switch is None else switch.data_ptr(),),
+            (function, None if switch is None else switch.data_ptr(), moved),
             lambda *given: function(flat, *given),
             tensors,
             changes=lambda: [flat.update, *flat.state.values(), *flat.counters.values(), *flat.parameters],

@@ -12,6 +12,11 @@ Rebuild = Callable[[Sequence[Tensor]], Any]
 """Makes a nested value of the same form out of other tensors."""
 
 
+def itself(value: Any) -> Any:
+    """The value: how an object is copied and pickled as what it stands for."""
+    return value
+
+
 def flatten(value: Any) -> tuple[list[Tensor], Rebuild]:
     """Take a nested value apart.
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, is_dataclass
+from types import NoneType
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules import module as global_hooks
 
-SETTINGS = (bool, int, float, str)
+SETTINGS = (bool, int, float, str, NoneType)
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
@@ -25,8 +27,9 @@ class ModuleWatch:
         self._children = [m._modules for m in modules if m._modules]
         self._hooks = [m.__dict__[hooks] for m in modules for hooks in HOOKS]
         self._tensors = [tensors for m in modules for tensors in (m._parameters, m._buffers) if tensors]
-        self._settings = [(m.__dict__, name) for m in modules for name in _settings(m, SETTINGS)]
-        self._nested = [(m.__dict__, name) for m in modules for name in _nested_settings(m)]
+        self._settings = [(m.__dict__, name) for m in modules for name in _own(m, _is_setting)]
+        self._plain = [(m.__dict__, name) for m in modules for name in _own(m, lambda value: isinstance(value, Tensor))]
+        self._nested = [(m.__dict__, name) for m in modules for name in _own(m, _is_nested)]
         self._seen = self._look()
 
     def difference(self) -> str | None:
@@ -46,23 +49,28 @@ class ModuleWatch:
             hooked or any(self._hooks),
             any("forward" in own for own in self._own),
             [t.requires_grad for t in tensors],
-            any(t._backward_hooks for t in tensors),
-            [t.data_ptr() for t in tensors],
+            any(t._backward_hooks or t._post_accumulate_grad_hooks for t in tensors),
+            [t.data_ptr() for t in tensors] + [id(own.get(name)) for own, name in self._plain],
             [t.dtype for t in tensors],
             [own.get(name) for own, name in self._settings],
             [asdict(own[name]) for own, name in self._nested],
         )
 
 
-def _settings(module: nn.Module, kinds: tuple[type, ...]) -> list[str]:
-    """Names of a module's own values of some types."""
+def _own(module: nn.Module, is_wanted: Callable[[object], bool]) -> list[str]:
+    """Names of a module's own public values of some kind."""
     own = {name: value for name, value in module.__dict__.items() if name != "training" and name[0] != "_"}
-    return [name for name, value in own.items() if isinstance(value, kinds)]
+    return [name for name, value in own.items() if is_wanted(value)]
 
 
-def _nested_settings(module: nn.Module) -> list[str]:
-    """Names of a module's own dataclasses."""
-    return [name for name in _settings(module, (object,)) if is_dataclass(module.__dict__[name])]
+def _is_setting(value: object) -> bool:
+    """Whether a value is plain, or a tuple of plain ones such as the stride of a convolution."""
+    return isinstance(value, SETTINGS) or (isinstance(value, tuple) and all(map(_is_setting, value)))
+
+
+def _is_nested(value: object) -> bool:
+    """Whether a value is a dataclass of settings."""
+    return is_dataclass(value) and not isinstance(value, type)
 
 
 WORDS = (

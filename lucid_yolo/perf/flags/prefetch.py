@@ -58,6 +58,13 @@ FLAGS = (
                 sentence="prefetch=epoch needs whole epochs, and trainer.max_steps={config.trainer.max_steps} may end "
                 "inside one; trainer.max_steps=null does not",
             ),
+            Rule(
+                id="prefetch.second-epoch",
+                stage=Stage.CONFIG,
+                kind=Kind.FALLBACK,
+                applies=lambda facts: _is_selected(facts) and facts.config.trainer.max_epochs == 1,
+                sentence="prefetch=epoch prepares the next epoch, and with trainer.max_epochs=1 there is none",
+            ),
         ),
     ),
 )

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from collections.abc import Iterator
 
 import pytest
 import torch
+from torch import nn
 
 from lucid_yolo.config.errors import RunError
 from lucid_yolo.config.regions import REGIONS
 from lucid_yolo.engine.environment import numeric_settings
 from lucid_yolo.nn.cast import CastOnce
+from lucid_yolo.optim.clip import clip_gradients
 from lucid_yolo.perf.capture.region import MAX_RECORDINGS
 from lucid_yolo.perf.capture.tape import CudaTape, Tape
 from tests.perf.capture.rig import Rig, assert_equal
-from tests.perf.capture.tapes import CallTape
+from tests.perf.capture.tapes import CallTape, OperatorTape
 
 SUBSETS = [*((name,) for name in REGIONS), REGIONS[:2], REGIONS[2:], REGIONS]
 
@@ -30,7 +33,7 @@ class Machine:
         return Rig(device=self.device)
 
     def tape(self) -> Tape:
-        return CallTape() if self.device == "cpu" else CudaTape(torch.device(self.device))
+        return OperatorTape() if self.device == "cpu" else CudaTape(torch.device(self.device))
 
 
 @pytest.fixture(scope="module", params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
@@ -150,6 +153,13 @@ def test_rows_that_never_stop_growing_retire_the_recording(machine: Machine) -> 
     assert recorder.outcomes()["capture.loss"]["native_calls"] == 1
 
 
+def widen(rig: Rig) -> None:
+    """Let a convolution look further."""
+    layers = [m for m in rig.model.modules() if isinstance(m, nn.Conv2d)]
+    layer = next(m for m in layers if m.kernel_size == (3, 3) and m.stride == (1, 1))
+    layer.padding = layer.dilation = (2, 2)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -157,6 +167,11 @@ def test_rows_that_never_stop_growing_retire_the_recording(machine: Machine) -> 
         (lambda rig: rig.model.neck.eval(), "training and evaluation"),
         (lambda rig: rig.parameters[3].requires_grad_(False), "requires_grad"),
         (lambda rig: rig.parameters[3].register_hook(lambda g: g), "a hook of a parameter"),
+        (
+            lambda rig: rig.parameters[3].register_post_accumulate_grad_hook(lambda p: None),
+            "a hook of a parameter",
+        ),
+        (widen, "a setting"),
         (lambda rig: setattr(rig.parameters[3], "data", rig.parameters[3].data.clone()), "the memory"),
         (lambda rig: setattr(rig.model.head, "detach_one_to_one", True), "a setting"),
         (lambda rig: setattr(rig.model.head, "forward", rig.model.head.forward), "a forward method"),
@@ -313,3 +328,99 @@ def test_closed_recordings_compute_natively(machine: Machine) -> None:
     recorder.close()
     eager.step(1), rig.step(1)
     assert_equal(rig.state(), eager.state())
+
+
+def freeze(rig: Rig) -> None:
+    for parameter in rig.parameters[:10]:
+        parameter.requires_grad_(False)
+
+
+def thaw(rig: Rig) -> None:
+    for parameter in rig.parameters[:10]:
+        parameter.requires_grad_(True)
+
+
+def hold_back(rig: Rig) -> None:
+    """Leave the last parameters out of the optimizer."""
+    rig.parameters = rig.parameters[:-6]
+    rig.optimizer.param_groups[0]["params"] = rig.parameters
+
+
+def add_the_rest(rig: Rig) -> None:
+    rest = list(rig.model.parameters())[-6:]
+    rig.optimizer.add_param_group({"params": rest})
+    rig.parameters = rig.parameters + rest
+
+
+def move_memory(rig: Rig) -> None:
+    for parameter in rig.parameters:
+        parameter.data = parameter.data.clone()
+
+
+def replace_move(rig: Rig) -> None:
+    stock = rig.optimizer.move
+
+    def move_twice(flat, *directions):
+        stock(flat, *directions)
+        flat.parameters[0].mul_(2)
+
+    rig.optimizer.move = move_twice
+
+
+@pytest.mark.parametrize("names", [("gradient_norm",), ("updates",), REGIONS], ids="+".join)
+@pytest.mark.parametrize(
+    ("before", "during"), [(freeze, thaw), (hold_back, add_the_rest), (None, move_memory), (None, replace_move)]
+)
+@pytest.mark.filterwarnings("ignore:capture=(network|gradient_norm)")
+def test_what_changes_during_a_fit_changes_recorded_steps_too(machine: Machine, names, before, during) -> None:
+    eager, rig = machine.rig(), machine.rig()
+    for one in (eager, rig):
+        one.config.trainer.clip_norm = 0.5  # it matters which gradients are clipped
+        if before is not None:
+            before(one)
+    rig.record(machine.tape(), *names)
+    for step in range(3):
+        for one in (eager, rig):
+            if step == 1:
+                during(one)
+            one.step(step)
+    assert_equal(rig.state(), eager.state())
+
+
+def test_a_parameter_outside_of_the_optimizer_retires_the_network(machine: Machine) -> None:
+    rig = machine.rig()
+    hold_back(rig)
+    recorder = rig.record(machine.tape(), "network")
+    with pytest.warns(UserWarning, match="capture=network: a trainable parameter was not in the optimizer"):
+        rig.step(0)
+    assert recorder.outcomes()["capture.network"]["native_calls"] == 1
+
+
+def test_closed_recordings_leave_nothing_on_the_optimizer(machine: Machine) -> None:
+    rig = machine.rig()
+    recorder = rig.record(machine.tape(), "updates")
+    assert "run_part" in vars(rig.optimizer)
+    recorder.close()
+    assert "run_part" not in vars(rig.optimizer)
+
+
+def test_recorded_parts_are_pickled_as_what_they_stand_for(machine: Machine) -> None:
+    rig = machine.rig()
+    rig.record(machine.tape(), *REGIONS)
+    rig.step(0)
+    network = pickle.loads(pickle.dumps(rig.objective))._network
+    assert type(network) is CastOnce
+    assert_equal(network.network.state_dict(), rig.model.state_dict())
+    assert pickle.loads(pickle.dumps(rig.clip)) is clip_gradients
+
+
+def test_memory_that_runs_out_while_recording_is_named() -> None:
+    class Full(CallTape):
+        def record(self, function):
+            raise torch.OutOfMemoryError("full")
+
+    rig = Rig()
+    rig.record(Full(), "network")
+    with pytest.raises(torch.OutOfMemoryError):
+        rig.step(0)
+    assert rig.recorder.outcomes()["capture.network"]["retired"] == "recording failed: out of memory"
