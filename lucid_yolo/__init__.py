@@ -61,26 +61,27 @@ def compose(overrides: Sequence[str] = (), *, config_dir: str | None = None) -> 
     return composing.compose(overrides, config_dir=config_dir)
 
 
-def plan(config: DictConfig | RootConfig) -> PlanReport:
+def plan(config: DictConfig | RootConfig | Sequence[str]) -> PlanReport:
     """Say what a training would do and which flags would be active, without running it.
 
     Args:
-        config: what ``compose`` returned.
+        config: what ``compose`` returned, or a list of overrides.
 
     Raises:
         ConfigError: the configuration is refused.
         DataError: the data cannot be used.
     """
+    from lucid_yolo.config import compose as composing
     from lucid_yolo.engine import plan as engine
 
-    return engine.plan(config)
+    return engine.plan(composing.as_config(config))
 
 
-def train(config: DictConfig | RootConfig, *, callbacks: Sequence[Callback] = ()) -> TrainResult:
+def train(config: DictConfig | RootConfig | Sequence[str], *, callbacks: Sequence[Callback] = ()) -> TrainResult:
     """Train a model into a run directory.
 
     Args:
-        config: what ``compose`` returned; values may have been edited since.
+        config: what ``compose`` returned; values may have been edited since. Or a list of overrides.
         callbacks: further Lightning callbacks.
 
     Returns:
@@ -93,6 +94,7 @@ def train(config: DictConfig | RootConfig, *, callbacks: Sequence[Callback] = ()
     """
     from lucid_yolo.config import compose as composing
 
+    config = composing.as_config(config)
     root = composing.to_root(config)
     root.overrides = composing.overrides_of(config)  # edits included, so that the run can be resumed
     from lucid_yolo.engine import train as engine
@@ -171,11 +173,11 @@ def compare(
     return bench.compare(config, overrides, arms=arms if isinstance(arms, Mapping) else None)
 
 
-def profile(config: DictConfig | RootConfig, **settings: Any) -> StepProfile:
+def profile(config: DictConfig | RootConfig | Sequence[str], **settings: Any) -> StepProfile:
     """Show where the time of a training step goes, on a few dozen steps of a training.
 
     Args:
-        config: what ``compose`` returned.
+        config: what ``compose`` returned, or a list of overrides.
         **settings: fields of ``ProfileConfig``, such as ``steps=40`` or ``out="profile.json"``.
 
     Returns:
@@ -186,9 +188,10 @@ def profile(config: DictConfig | RootConfig, **settings: Any) -> StepProfile:
         DataError: the data cannot be used.
         RunError: the fit failed.
     """
+    from lucid_yolo.config import compose as composing
     from lucid_yolo.config import verbs
 
-    made = verbs.make_settings(verbs.ProfileConfig, settings)
+    made, config = verbs.make_settings(verbs.ProfileConfig, settings), composing.as_config(config)
     from lucid_yolo.engine import profile as engine
 
     return engine.profile(config, made)

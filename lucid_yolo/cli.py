@@ -195,7 +195,9 @@ def _predict(options: argparse.Namespace) -> int:
 
     found = predict(config)
     objects = sum(len(one.detections) for one in found)
-    _print(f"{objects} objects in {len(found)} pictures, written to {config.out}")
+    pictures = "1 picture" if len(found) == 1 else f"{len(found)} pictures"
+    less = f"; confidence={config.confidence / 2:g} would show what is less certain" if not objects else ""
+    _print(f"{objects} objects in {pictures}, written to {config.out}{less}")
     return 0
 
 

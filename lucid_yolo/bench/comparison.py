@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lucid_yolo.bench.arms import ArmRun
-from lucid_yolo.bench.notebook import as_html
+from lucid_yolo.bench.notebook import as_html, as_text
 from lucid_yolo.bench.paired import PairedRatio, Verdict, break_even_epochs
 from lucid_yolo.config.workloads import Mark, MeasureName, Workload
 
@@ -258,6 +258,10 @@ class Comparison:
                 shown.add_row(*map(Text, row))
             parts.append(shown)
         yield Group(*parts, *(Text(sentence) for sentence in self.sentences()))
+
+    def __str__(self) -> str:
+        """Show the same as text."""
+        return as_text(self)
 
     def _repr_html_(self) -> str:
         """Show the same in a notebook."""

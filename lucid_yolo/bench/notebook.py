@@ -1,4 +1,4 @@
-"""Reports in a notebook."""
+"""Reports in a notebook and in a script."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ import io
 from rich.console import Console, RenderableType
 
 WIDTH = 120
+
+
+def as_text(what: RenderableType) -> str:
+    """What a terminal would show, as plain text."""
+    console = Console(width=WIDTH, file=io.StringIO(), no_color=True)
+    with console.capture() as capture:
+        console.print(what)
+    return capture.get()
 
 
 def as_html(what: RenderableType) -> str:

@@ -10,7 +10,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from lucid_yolo.bench.notebook import as_html
+from lucid_yolo.bench.notebook import as_html, as_text
 
 PARTS = ("forward", "loss", "backward", "clip", "optimizer", "ema")
 LOOP = "loop"  # what lies between the parts: hooks, logging, the copy of the next batch
@@ -101,6 +101,10 @@ class StepProfile:
             f"batch {self.data['batch_size']}, {self.data['image_size']} px"
         )
         return found
+
+    def __str__(self) -> str:
+        """Show the same as text."""
+        return as_text(self)
 
     def _repr_html_(self) -> str:
         """Show the same in a notebook."""

@@ -200,6 +200,11 @@ def overrides_of(config: DictConfig | RootConfig) -> list[str]:
     return record.replace(recorded, [record.as_override(key, new) for key, (_, new) in edits.items()])
 
 
+def as_config(config: DictConfig | RootConfig | Sequence[str]) -> DictConfig | RootConfig:
+    """Compose what is a list of overrides; anything else comes back as it is."""
+    return config if isinstance(config, (DictConfig, RootConfig)) else compose(config)
+
+
 def to_root(config: DictConfig | RootConfig) -> RootConfig:
     """Turn a composed and perhaps edited configuration into dataclasses, checked.
 

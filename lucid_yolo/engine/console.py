@@ -37,14 +37,14 @@ class RunConsole:
             self._log = Console(file=self._file, width=WIDTH, no_color=True, force_jupyter=False)
 
     def print(self, what: RenderableType) -> None:
-        """Print in both places."""
-        self.terminal.print(what, highlight=False)
+        """Print in both places; a sentence is never broken, so that a command in it can be copied."""
+        self.terminal.print(what, highlight=False, soft_wrap=isinstance(what, str))
         self.log(what)
 
     def log(self, what: RenderableType) -> None:
         """Print to the log only."""
         if self._log is not None and self._file is not None:
-            self._log.print(what, highlight=False)
+            self._log.print(what, highlight=False, soft_wrap=isinstance(what, str))
             self._file.flush()
 
     def close(self) -> None:

@@ -53,15 +53,15 @@ def final_report(
         device=prepared.device,
         precision=str(prepared.plan["precision"].active),
     )
-    console.print(metrics_table(task, found))
+    console.print(metrics_table("Best checkpoint, averaged weights, validation split", task, found))
     if prepared.config.logger.pictures:
         _draw(prepared, run_dir, found[task.decoders[0]], pictures)
     return named_metrics(task, found)
 
 
-def metrics_table(task: Task, found: Mapping[Decoder, Evaluation]) -> Table:
+def metrics_table(title: str, task: Task, found: Mapping[Decoder, Evaluation]) -> Table:
     """Scores by decoder."""
-    table = Table(title="Best checkpoint, averaged weights, validation split", title_justify="left")
+    table = Table(title=title, title_justify="left")
     table.add_column("decode")
     for name in task.metric_names:
         table.add_column(name, justify="right")

@@ -37,6 +37,9 @@ from lucid_yolo.nn.complexity import Deployable, count
 from lucid_yolo.perf.plan import RunPlan, Scalar
 from lucid_yolo.tasks.base import Task
 
+CPU_ALLOCATOR = "DefaultCPUAllocator"
+"""What torch's errors call the host's memory."""
+
 
 @dataclass(frozen=True)
 class FitOutcome:
@@ -138,6 +141,10 @@ def run_fit(
             status, saved = "interrupted", False
         except torch.OutOfMemoryError:
             raise RunError(_out_of_memory(prepared)) from None
+        except (RuntimeError, MemoryError) as error:
+            if isinstance(error, MemoryError) or CPU_ALLOCATOR in str(error):
+                raise RunError(_out_of_memory(prepared)) from None
+            raise
         finally:
             progress.close()
             train_loader.close()
@@ -236,10 +243,11 @@ def _columns(task: Task) -> tuple[str, ...]:
 def _out_of_memory(prepared: Prepared) -> str:
     data = prepared.config.data
     smaller = max(1, data.batch_size // 2)
+    where = "The GPU" if prepared.device.type != "cpu" else "The machine"
     devices = prepared.plan.machine.cuda_devices
     total = f" ({devices[0].memory / report.MIB:.0f} MiB in all)" if devices else ""
     return (
-        f"The GPU ran out of memory{total} at data.batch_size={data.batch_size} and "
+        f"{where} ran out of memory{total} at data.batch_size={data.batch_size} and "
         f"data.image_size={data.image_size}: set data.batch_size={smaller} trainer.accumulate="
         f"{prepared.config.trainer.accumulate * 2} for the same effective batch, or a smaller data.image_size or model."
     )

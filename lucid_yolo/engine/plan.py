@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 
-from lucid_yolo.bench.notebook import as_html
+from lucid_yolo.bench.notebook import as_html, as_text
 from lucid_yolo.config.compose import to_root
 from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.engine.resolve import read_and_resolve
@@ -41,6 +41,10 @@ class PlanReport:
         table: Table = self.plan.render()
         yield table
         yield model_line(self.variant, self.model, self.num_classes, self.image_size)
+
+    def __str__(self) -> str:
+        """Show the same as text."""
+        return as_text(self)
 
     def _repr_html_(self) -> str:
         """Show the same in a notebook."""

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from rich.console import Console, ConsoleOptions, RenderResult
 
+from lucid_yolo.bench.notebook import as_text
 from lucid_yolo.config.errors import RunError
 from lucid_yolo.config.paths import resolve_user_path
 from lucid_yolo.config.schema import DataConfig
@@ -45,6 +46,7 @@ class ValidationReport:
         out: folder of report and pictures; None when nothing was written.
         trained: the model.
         evaluations: by decoder.
+        split: of the data set.
     """
 
     metrics: Mapping[str, float | None]
@@ -52,10 +54,15 @@ class ValidationReport:
     out: Path | None
     trained: TrainedModel
     evaluations: Mapping[Decoder, Evaluation]
+    split: str
+
+    def __str__(self) -> str:
+        """Show the same as text."""
+        return as_text(self)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Show the scores by decoder."""
-        yield metrics_table(self.trained.task, self.evaluations)
+        yield metrics_table(f"Averaged weights, {self.split} split", self.trained.task, self.evaluations)
         if self.out is not None:
             yield f"Report and pictures: {self.out}"
 
@@ -83,7 +90,9 @@ def validate(config: ValidateConfig) -> ValidationReport:
     }
     if out is not None:
         _write(out, config, index, found, metrics, details, trained)
-    return ValidationReport(metrics=metrics, details=details, out=out, trained=trained, evaluations=found)
+    return ValidationReport(
+        metrics=metrics, details=details, out=out, trained=trained, evaluations=found, split=config.split.value
+    )
 
 
 def _data_config(config: ValidateConfig, trained: TrainedModel) -> DataConfig:

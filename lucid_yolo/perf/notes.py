@@ -33,6 +33,12 @@ def write_notes(facts: Facts) -> tuple[str, ...]:
             f"Mosaic and mixup never happen: data.augment.close_mosaic={augment.close_mosaic} switches them off "
             f"for the last epochs, and trainer.max_epochs={epochs} has no others."
         )
+    warmup = facts.config.optimizer.warmup_epochs
+    if 2 * warmup > epochs:
+        notes.append(
+            f"optimizer.warmup_epochs={warmup:g} of trainer.max_epochs={epochs}: the learning rate rises for more than "
+            "half of the run, which learns little; a shorter warm-up suits a short run."
+        )
     return (*notes, *_cache(facts.data, facts.config.cache.selected, size), *facts.data.notes)
 
 

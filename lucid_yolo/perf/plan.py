@@ -154,12 +154,18 @@ def resolve(
     facts = Facts(config=config, machine=machine, data=data)
     judged = [(flag, broken_rules(flag.rules, facts)) for flag in (find_flags() if flags is None else flags)]
     stopping = set(Kind) if config.on_unmet is OnUnmet.RAISE else {Kind.REFUSE}
-    problems = [f"{r.explain(facts)} [{r.id}]" for _, broken in judged for r in broken if r.kind in stopping]
+    problems = [explain(r, facts) for _, broken in judged for r in broken if r.kind in stopping]
     if problems:
         raise ConfigError(problems)
     return RunPlan(
         rows=tuple(_row(flag, broken, facts) for flag, broken in judged), machine=machine, notes=write_notes(facts)
     )
+
+
+def explain(rule: Rule, facts: Facts) -> str:
+    """The sentence about a rule that stops a run; one that is strict by request says so."""
+    strict = "; on_unmet=raise stops the run for it" if rule.kind is Kind.FALLBACK else ""
+    return f"{rule.explain(facts)} [{rule.id}]{strict}"
 
 
 def broken_rules(rules: Sequence[Rule], facts: Facts) -> tuple[Rule, ...]:

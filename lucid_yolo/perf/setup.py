@@ -20,7 +20,7 @@ from lucid_yolo.config.schema import OnUnmet, RootConfig
 from lucid_yolo.optim.musgd import MuSGD
 from lucid_yolo.perf.flag import Flag, find_flags
 from lucid_yolo.perf.live import LiveFacts, ModuleFacts
-from lucid_yolo.perf.plan import PlanRow, RunPlan
+from lucid_yolo.perf.plan import PlanRow, RunPlan, explain
 from lucid_yolo.perf.rules import Facts, Rule, Stage
 from lucid_yolo.tasks import get_task
 
@@ -77,7 +77,7 @@ def judge_setup(plan: RunPlan, built: Built, *, flags: Sequence[Flag] | None = N
     facts = Facts(config=built.config, machine=plan.machine, data=None, live=describe(built))
     broken = {key: (flag, those) for key, (flag, rules) in judged.items() if (those := _broken(rules, facts))}
     if broken and built.config.on_unmet is OnUnmet.RAISE:
-        raise ConfigError([f"{rule.explain(facts)} [{rule.id}]" for _, rules in broken.values() for rule in rules])
+        raise ConfigError([explain(rule, facts) for _, rules in broken.values() for rule in rules])
     rows = (_fallen(row, *broken[row.key], facts) if row.key in broken else row for row in plan.rows)
     found = replace(plan, rows=tuple(rows))
     found.warn(since=plan)
