@@ -176,12 +176,12 @@ class Receiver:
         """
         try:
             fetched = next(stream)
-        except RuntimeError as error:
-            if "DataLoader worker" not in str(error):
+        except (RuntimeError, ConnectionError, EOFError) as error:  # the latter: while it handed over a batch
+            if isinstance(error, RuntimeError) and "DataLoader worker" not in str(error):
                 raise
             raise RunError(
-                f"a loader worker died: {str(error).splitlines()[0]} Most often memory or shared memory (/dev/shm) ran "
-                "out; fewer data.num_workers or a smaller data.batch_size needs less"
+                f"a loader worker died: {_first_line(error).rstrip('. ')}. Most often memory or shared memory (/dev/shm) "
+                "ran out; fewer data.num_workers or a smaller data.batch_size needs less"
             ) from error
         for problem in fetched.problems:
             if problem not in self._named:
@@ -392,6 +392,10 @@ def _worker_pool(
     )
 
 
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
 def _as_is(fetched: Any) -> Any:
     return fetched
 
@@ -400,4 +404,9 @@ def _end_workers(loader: DataLoader[Any]) -> None:
     iterator = loader._iterator
     loader._iterator = None
     if iterator is not None:
-        iterator._shutdown_workers()  # type: ignore[attr-defined]
+        try:
+            iterator._shutdown_workers()  # type: ignore[attr-defined]
+        except RuntimeError as error:
+            # A worker that died is told wherever the signal is noticed; here it would hide what ended the fit.
+            if "DataLoader worker" not in str(error):
+                raise

@@ -12,7 +12,7 @@ import torch
 from lucid_yolo.config.errors import DataError, RunError
 from lucid_yolo.config.schema import BadImages
 from lucid_yolo.data.batch import Batch
-from lucid_yolo.data.loader import Receiver, TrainLoader, ValLoader, epoch_order
+from lucid_yolo.data.loader import Receiver, TrainLoader, ValLoader, _end_workers, epoch_order
 from tests.data.splits import PLAIN, make_config, write_split
 
 IMAGES = 10
@@ -250,6 +250,32 @@ def test_a_worker_that_dies_is_explained():
 
     with pytest.raises(RunError, match=r"worker died: .*Bus error\. .*shared memory \(/dev/shm\).*num_workers"):
         Receiver("left out").take(stream())
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [(ConnectionResetError(104, "Connection reset by peer"), "reset by peer"), (EOFError(), "EOFError")],
+)
+def test_a_worker_that_dies_while_it_hands_over_a_batch_is_explained(error, words):
+    def stream():
+        raise error
+        yield
+
+    with pytest.raises(RunError, match=rf"worker died: .*{words}.*num_workers"):
+        Receiver("").take(stream())
+
+
+def test_a_dead_worker_does_not_disturb_the_end() -> None:
+    class Dead:
+        def _shutdown_workers(self):
+            raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. ")
+
+    class Pool:
+        _iterator = Dead()
+
+    pool = Pool()
+    _end_workers(pool)
+    assert pool._iterator is None
 
 
 def test_other_errors_of_the_loader_are_not_renamed():
