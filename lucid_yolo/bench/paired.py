@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 LEVEL = 0.95
+MIN_PAIRS = 3  # two pairs on one side happen by chance every other time
 
 
 class Verdict(StrEnum):
@@ -95,8 +96,8 @@ class PairedRatio:
 
     @property
     def verdict(self) -> Verdict:
-        """Faster or slower where the interval leaves 1 out; one pair decides nothing."""
-        if len(self.ratios) < 2:
+        """Faster or slower where the interval leaves 1 out; fewer than three pairs decide nothing."""
+        if len(self.ratios) < MIN_PAIRS:
             return Verdict.UNDECIDED
         found = self.interval
         if found.high < 1.0:

@@ -70,12 +70,12 @@ def test_different_environments_are_an_error(change: dict[str, object], name: st
 
 
 def test_json_and_back() -> None:
-    report = make_report({"eager": [10.0, 20.0], "magic": [9.0, 30.0]})
+    report = make_report({"eager": [10.0, 20.0, 10.0], "magic": [9.0, 30.0, 10.0]})
     values = json.loads(json.dumps(report.as_dict(), allow_nan=False))
     assert Comparison.from_dict(values) == report
     ratio = values["arms"][1]["ratios"]["complete_fit"]
-    assert (ratio["pairs"], ratio["verdict"]) == ([0.9, 1.5], "no difference")
-    assert ratio["interval"]["coverage"] == 0.5
+    assert (ratio["pairs"], ratio["verdict"]) == ([0.9, 1.5, 1.0], "no difference")
+    assert ratio["interval"]["coverage"] == 0.75
     assert values["environment"]["device"] == "a card"
 
 

@@ -41,7 +41,8 @@ def test_a_ratio_by_hand() -> None:
 @pytest.mark.parametrize(
     ("ratios", "verdict"),
     [
-        ((1.01, 1.2), Verdict.SLOWER),
+        ((1.01, 1.2, 1.1), Verdict.SLOWER),
+        ((1.01, 1.2), Verdict.UNDECIDED),
         ((0.8, 0.99, 1.001), Verdict.NO_DIFFERENCE),
         ((0.8, 0.9, 1.0), Verdict.NO_DIFFERENCE),
         ((0.5,), Verdict.UNDECIDED),
