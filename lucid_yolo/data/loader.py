@@ -180,8 +180,8 @@ class Receiver:
             if isinstance(error, RuntimeError) and "DataLoader worker" not in str(error):
                 raise
             raise RunError(
-                f"a loader worker died: {_first_line(error).rstrip('. ')}. Most often memory or shared memory (/dev/shm) "
-                "ran out; fewer data.num_workers or a smaller data.batch_size needs less"
+                f"a loader worker died: {_first_line(error)}. Most often memory or shared memory (/dev/shm) ran out; "
+                "fewer data.num_workers or a smaller data.batch_size needs less"
             ) from error
         for problem in fetched.problems:
             if problem not in self._named:
@@ -393,7 +393,7 @@ def _worker_pool(
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(". ")
 
 
 def _as_is(fetched: Any) -> Any:
