@@ -12,10 +12,15 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from yaml import YAMLError  # type: ignore[import-untyped]
 
 from lucid_yolo.config import record
 from lucid_yolo.config.child import child_environment
@@ -44,10 +49,51 @@ def run_sweep(verb: str, request: Request, composed: DictConfig) -> None:
         folder = Path(str(OmegaConf.select(composed, SWEEP_DIR)))
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise RunError(f"run_dir={folder} exists and is not empty. Choose a new directory for the sweep.")
-        _multirun(verb, request, request.overrides)
+        try:
+            _multirun(verb, request, request.overrides)
+        finally:
+            if folder.is_dir():
+                Console().print(sweep_table(folder))
         return
     with TemporaryDirectory(prefix="lucid-yolo-") as scratch:  # Hydra insists on a directory
         _multirun(verb, request, record.replace(request.overrides, [record.as_override(SWEEP_DIR, scratch)]))
+
+
+def sweep_table(folder: Path) -> Table:
+    """The runs of a sweep: what sets each apart, how it ended, what it scored and how long it took.
+
+    Args:
+        folder: of the sweep, a numbered directory a run; those without a record are left out.
+    """
+    runs = [run for path in sorted(folder.iterdir(), key=_in_order) if (run := _finished_run(path)) is not None]
+    common = set.intersection(*(set(overrides) for _, overrides, _ in runs)) if len(runs) > 1 else set()
+    table = Table(title=f"Sweep {folder}", title_justify="left")
+    for name in ("run", "overrides", "status", "primary", "fit"):
+        table.add_column(name, overflow="fold")
+    for name, overrides, summary in runs:
+        primary, seconds = summary["metrics"].get("primary"), summary["timing"].get("fit_seconds")
+        table.add_row(
+            name,
+            Text(" ".join(line for line in overrides if line not in common)),
+            summary["status"],
+            "" if primary is None else f"{primary:.4f}",
+            "" if seconds is None else f"{seconds:.0f} s",
+        )
+    return table
+
+
+def _in_order(path: Path) -> tuple[int, str]:
+    return int(path.name) if path.name.isdigit() else sys.maxsize, path.name
+
+
+def _finished_run(path: Path) -> tuple[str, list[str], dict[str, Any]] | None:
+    """Name, overrides and summary of a run; None where there is no record that can be read."""
+    try:
+        summary = json.loads((path / "summary.json").read_text(encoding="utf-8"))
+        lines = OmegaConf.to_container(OmegaConf.load(path / "overrides.yaml"))
+    except (OSError, ValueError, YAMLError):
+        return None
+    return path.name, [str(line) for line in lines or () if record.key_of(str(line)) != "run_dir"], summary
 
 
 def run_job(config: DictConfig, *, verb: str, folders: Sequence[Path]) -> float | None:

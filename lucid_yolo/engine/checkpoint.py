@@ -133,6 +133,8 @@ def read_checkpoint(path: Path, *, key: str = "checkpoint") -> dict[str, Any]:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
         reason = str(error).partition("\n")[0] or "it is empty"
+        if not any(map(str.isalpha, reason)):
+            reason = "it is no file that torch has saved"
         raise RunError(f"{key}={path} cannot be read as a checkpoint of this project: {reason}") from None
     if not isinstance(content, dict) or BLOCK not in content or "state_dict" not in content:
         raise RunError(f"{key}={path} was not written by lucid_yolo: it has no block '{BLOCK}'.")

@@ -1,7 +1,8 @@
-"""How a fit shows itself: a live bar on a terminal, one line an epoch everywhere else."""
+"""How a fit shows itself: a live bar on a terminal; elsewhere a line an epoch, and one now and then in a long one."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as Bar
 
 from lucid_yolo.engine.console import RunConsole
+
+QUIET_SECONDS = 60.0
+"""After which a long epoch says where it is, where no bar does."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,7 @@ class Progress:
         self._rows: list[tuple[int, EpochRow]] = []
         self._max_epochs = 0
         self._batches = 0
+        self._said = time.monotonic()
         self._draw = live and not silent and console.terminal.is_terminal
 
     def start(self, max_epochs: int, batches: int) -> None:
@@ -100,6 +105,8 @@ class Progress:
             self._bar.update(self._task, completed=batches_done, epoch=label, row=row.text())
         if batches_done >= self._batches:
             self._say(f"epoch {label}  {mean_row(self._rows).text()}")
+        elif self._bar is None and time.monotonic() - self._said > QUIET_SECONDS:
+            self._say(f"epoch {label}  batch {batches_done}/{self._batches}  {row.text()}")
 
     def validated(self, epoch: int, values: Mapping[str, float]) -> None:
         """Show the scores of a validation."""
@@ -113,6 +120,7 @@ class Progress:
             self._bar = None
 
     def _say(self, text: str) -> None:
+        self._said = time.monotonic()
         if self._silent:
             self._console.log(text)
         else:

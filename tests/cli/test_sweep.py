@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -81,6 +82,21 @@ def test_jobs_of_a_training_sweep_lie_side_by_side(tmp_path: Path, monkeypatch: 
     assert os.listdir("out/0") == []  # Hydra writes nothing into it: the run claims it
     with pytest.raises(RunError, match="exists and is not empty"):
         run("run_dir=out", "seed=0,1")
+
+
+def test_a_table_says_what_set_the_runs_apart_and_how_they_ended(tmp_path: Path) -> None:
+    for number, (seed, primary) in {10: (2, 0.25), 9: (1, None)}.items():
+        run = tmp_path / str(number)
+        run.mkdir()
+        (run / "overrides.yaml").write_text(f"- model=s\n- seed={seed}\n- run_dir=x\n")
+        status = "failed" if primary is None else "finished"
+        summary = {"status": status, "metrics": {"primary": primary}, "timing": {"fit_seconds": primary and 41.6}}
+        (run / "summary.json").write_text(json.dumps(summary))
+    (tmp_path / "11").mkdir()
+    (tmp_path / "11" / "summary.json").write_text("{ torn")
+    table = sweep.sweep_table(tmp_path)
+    rows = list(zip(*(map(str, column.cells) for column in table.columns), strict=True))
+    assert rows == [("9", "seed=1", "failed", "", ""), ("10", "seed=2", "finished", "0.2500", "42 s")]
 
 
 def test_default_directories_of_a_sweep_lie_in_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
