@@ -153,7 +153,7 @@ def _check(config: DictConfig) -> int:
 
     report = check_data(root.data)
     _print(report.render())
-    return 0 if report.ok else FAILED
+    return 0 if report.ok else REFUSED
 
 
 def _compare(options: argparse.Namespace) -> int:

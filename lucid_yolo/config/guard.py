@@ -178,7 +178,10 @@ def _key_problems(override: Override, tree: GroupTree, selection: Selection) -> 
         yield problems.unknown_group(line, key, tree.groups())
         return
     known = key if problems.known(selection.reference, key) else None
-    if known is None:
+    group, _, option = key.partition(".")
+    if known is None and group in tree.own_groups() and tree.has_option(group, option):
+        yield problems.option_as_key(line, group, option)
+    elif known is None:
         yield problems.unknown_key(repr(line), key, selection, tree.own_groups())
     elif override.is_delete():
         yield f"{line!r}: a key cannot be removed, every key has a value. Set it instead: {key}=VALUE."

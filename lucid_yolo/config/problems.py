@@ -9,9 +9,10 @@ from typing import Any
 from omegaconf import DictConfig
 
 from lucid_yolo.config import keys
+from lucid_yolo.config.elsewhere import OPTIONS, flag_here
 from lucid_yolo.config.loader import Selection
 from lucid_yolo.config.names import did_you_mean, nearest
-from lucid_yolo.config.regions import did_you_mean_option, listed
+from lucid_yolo.config.regions import GROUP, did_you_mean_option, listed
 from lucid_yolo.config.schema import OPTIMIZERS
 
 WRITTEN_BY_COMPOSE = "overrides"
@@ -19,7 +20,14 @@ WRITTEN_BY_COMPOSE = "overrides"
 
 def unknown_option(group: str, option: str, options: Sequence[str]) -> str:
     """A group has no such option."""
-    return f"{group} has no option {option!r}.{did_you_mean_option(option, options)} Options: {listed(options)}."
+    meant = OPTIONS.get((group, option))
+    question = did_you_mean_option(option, options) if meant is None else f" Did you mean {meant!r}?"
+    return f"{group} has no option {option!r}.{question} Options: {listed(options)}."
+
+
+def option_as_key(line: str, group: str, option: str) -> str:
+    """An option was written like a key of its group."""
+    return f"{line!r}: {option} is an option of {group}: write {group}={option}."
 
 
 def unknown_group(line: str, group: str, groups: Sequence[str]) -> str:
@@ -38,7 +46,7 @@ def below_open(reference: DictConfig, key: str) -> bool:
 
 
 def unknown_key(where: str, key: str, selection: Selection, groups: Sequence[str]) -> str:
-    """No such key; names what is near, and the option of a group that has it.
+    """No such key; names what is near, the option of a group that has it, and what a flag elsewhere is called here.
 
     Args:
         where: the override or the file and line.
@@ -50,6 +58,8 @@ def unknown_key(where: str, key: str, selection: Selection, groups: Sequence[str
         keys.hydra_keys(selection.reference) if key.startswith("hydra.") else keys.all_keys(selection.reference)
     )
     text = f"{where}: there is no key {key!r}."
+    if here := flag_here(key):
+        return text + here
     found = nearest(key, candidates)
     if found and found[0] in groups and "." not in key:
         return f"{text}{did_you_mean(key, candidates)} Groups: {_own(groups)}."
@@ -71,7 +81,15 @@ def of_value(where: str, key: str, value: Any, selection: Selection, groups: Seq
         for name, inner in value.items():
             yield from of_value(where, f"{key}.{name}", inner, selection, groups)
     elif (problem := keys.value_problem(reference, key, value)) is not None:
-        yield f"{where}: {problem}."
+        yield f"{where}: {problem}.{_selects(key, groups)}"
+
+
+def _selects(key: str, groups: Sequence[str]) -> str:
+    """How a group, or a region that an option selects, is written; empty for any other key."""
+    stem, _, leaf = key.rpartition(".")
+    if stem == GROUP:
+        return f" To select it write {GROUP}={leaf}."
+    return f" It is a group: write {key}=OPTION." if key in groups else ""
 
 
 def _own(groups: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ from lucid_yolo.config.schema import CaptureConfig
 
 GROUP = "capture"
 JOIN = "+"
+NONE = "none"  # the option that selects no region
 REGIONS: tuple[str, ...] = tuple(field.name for field in fields(CaptureConfig))
 """Every region, in the order in which a combination names them."""
 
@@ -41,7 +42,7 @@ def option_of(names: Iterable[str]) -> str:
 
 
 def in_order(line: str) -> str:
-    """Write an override of the group as Hydra knows it: ``[loss,network]`` and ``loss+network`` as ``network+loss``.
+    """Write an override of the group as Hydra knows it: ``[loss,network]`` as ``network+loss``, ``[]`` as ``none``.
 
     Args:
         line: any override; those of other groups and keys come back unchanged.
@@ -72,9 +73,9 @@ def option_text(value: Any) -> str | None:
     """The option that a parsed value of this group names: a text, or a list of regions; None for anything else."""
     if isinstance(value, str):
         return value
-    return option_of(map(str, value)) if isinstance(value, list) and value else None
+    return (option_of(map(str, value)) or NONE) if isinstance(value, list) else None
 
 
 def _ordered(text: str) -> str:
     names = [name.strip(" '\"") for name in re.split(r"[,+]", text.strip("[]"))]
-    return option_of(name for name in names if name) or text
+    return option_of(name for name in names if name) or NONE

@@ -18,7 +18,7 @@ from lucid_yolo.data.image import image_header, read_image
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.readers import read_split
 from lucid_yolo.data.readers.matching import class_mismatch, shared_images
-from lucid_yolo.data.readers.problems import counted
+from lucid_yolo.data.readers.problems import LabelError, counted
 from lucid_yolo.data.readers.settings import SPLITS
 
 _QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
@@ -75,23 +75,39 @@ class SplitReport:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedSplit:
+    """A split whose labels cannot be used.
+
+    Attributes:
+        name: "train" or "val".
+        bad_images: images that cannot be decoded, of those that were found.
+    """
+
+    name: str
+    bad_images: tuple[BadImage, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DataReport:
     """What a data set holds and what is wrong with it.
 
     Attributes:
         splits: the splits that could be read.
-        problems: what stops a run, a text each: labels that cannot be used, splits that do not fit together.
+        refused: the others.
+        problems: what stops a run, each text with the number of problems that it tells: labels that cannot be
+            used, splits that do not fit together.
         exif: the EXIF rule that was applied.
     """
 
     splits: tuple[SplitReport, ...]
-    problems: tuple[str, ...]
+    refused: tuple[RefusedSplit, ...]
+    problems: dict[str, int]
     exif: ExifOrientation
 
     @property
     def ok(self) -> bool:
         """Whether a run can use all of it."""
-        return not self.problems and not any(split.bad_images for split in self.splits)
+        return not self.problems and not self._bad_images
 
     def render(self) -> RenderableType:
         """The report for a terminal."""
@@ -102,23 +118,27 @@ class DataReport:
             parts += [_line("yellow", f"{split.name}: {note}") for note in split.notes]
             if split.turned:
                 parts.append(_line("yellow", _turned_sentence(split, self.exif)))
-            parts += [_line("red", f"{split.name}: {bad.reason}") for bad in split.bad_images[:_SHOWN_IMAGES]]
-            if (rest := len(split.bad_images) - _SHOWN_IMAGES) > 0:
-                parts.append(_line("red", f"{split.name}: {rest} more images cannot be decoded"))
+            parts += _damage(split)
+        for refused in self.refused:
+            parts += _damage(refused)
         parts += [_line("red", problem) for problem in self.problems]
         parts.append(_line("green", "No problems.") if self.ok else _line("red", self._verdict()))
         return Group(*parts)
 
     def _verdict(self) -> str:
-        bad = sum(len(split.bad_images) for split in self.splits)
-        parts = [counted(len(self.problems), "problem")] if self.problems else []
+        labels, bad = sum(self.problems.values()), self._bad_images
+        parts = [f"{labels} of labels or splits"] if labels else []
         if bad:
             parts.append(f"{counted(bad, 'image')} that cannot be decoded (data.bad_images=skip trains without them)")
-        return " and ".join(parts) + "; no file was changed."
+        return f"{counted(labels + bad, 'problem')}: {' and '.join(parts)}; no file was changed."
+
+    @property
+    def _bad_images(self) -> int:
+        return sum(len(split.bad_images) for split in (*self.splits, *self.refused))
 
 
 def check_data(config: DataConfig) -> DataReport:
-    """Read both splits and decode every image.
+    """Read both splits and decode every image, also where the labels of a split cannot be used.
 
     Nothing of the data set stops the check: what would stop a run is in the report.
 
@@ -126,19 +146,22 @@ def check_data(config: DataConfig) -> DataReport:
         ConfigError: settings that the format does not have.
     """
     lenient = replace(config, bad_images=BadImages.SKIP)
-    problems: list[str] = []
+    problems: dict[str, int] = {}
     indices: list[SplitIndex] = []
+    refused: list[RefusedSplit] = []
     for split in SPLITS:
         try:
             indices.append(read_split(lenient, split))
         except DataError as error:
-            problems.append(str(error))
+            known = error if isinstance(error, LabelError) else LabelError(str(error))
+            problems[str(error)] = known.count
+            refused.append(RefusedSplit(split, _decode_all(known.images, config.exif_orientation)))
     if len(indices) == len(SPLITS):
         train, val = indices
-        problems += class_mismatch(train, val)
+        problems |= dict.fromkeys(class_mismatch(train, val), 1)
         indices[1] = replace(val, notes=val.notes + shared_images(train, val))
     reports = tuple(_report(index, config.exif_orientation) for index in indices)
-    return DataReport(reports, tuple(dict.fromkeys(problems)), config.exif_orientation)
+    return DataReport(reports, tuple(refused), problems, config.exif_orientation)
 
 
 def _report(index: SplitIndex, exif: ExifOrientation) -> SplitReport:
@@ -176,6 +199,15 @@ def _decode_all(paths: Sequence[str], exif: ExifOrientation) -> tuple[BadImage, 
 
     with ThreadPoolExecutor() as pool:  # the decoder runs without the interpreter's lock
         return tuple(bad for bad in pool.map(problem, paths, chunksize=16) if bad is not None)
+
+
+def _damage(split: SplitReport | RefusedSplit) -> list[RenderableType]:
+    parts: list[RenderableType] = [
+        _line("red", f"{split.name}: {bad.reason}") for bad in split.bad_images[:_SHOWN_IMAGES]
+    ]
+    if (rest := len(split.bad_images) - _SHOWN_IMAGES) > 0:
+        parts.append(_line("red", f"{split.name}: {rest} more images cannot be decoded"))
+    return parts
 
 
 def _overview(splits: Sequence[SplitReport]) -> Table:

@@ -1,4 +1,4 @@
-"""Tables of the documentation, generated from the flags: ``python -m lucid_yolo.perf.docs [--check] [FOLDER]``.
+"""Tables of the documentation that are generated: ``python -m lucid_yolo.perf.docs [--check] [FOLDER]``.
 
 A page holds a pair of marker lines for each table; only what stands between them is written.
 """
@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from lucid_yolo.config.elsewhere import FLAGS
 from lucid_yolo.perf.flag import Flag, find_flags
 
 
@@ -26,6 +27,11 @@ def rule_table(flags: Sequence[Flag]) -> str:
         (f"`{r.id}`", f"`{f.key}`", str(r.stage), str(r.kind), _readable(r.sentence)) for f in flags for r in f.rules
     ]
     return table(("id", "flag", "stage", "effect", "what the user reads"), rows)
+
+
+def name_table() -> str:
+    """Markdown table, one row a flag of other projects."""
+    return table(("flag elsewhere", "here"), [(f"`{name}`", _as_code(here)) for name, here in FLAGS.items()])
 
 
 def fill(page: str, name: str, content: str) -> str:
@@ -61,7 +67,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     path = arguments.folder / "flags.md"
     flags = find_flags()
     page = path.read_text(encoding="utf-8")
-    filled = fill(fill(page, "flags", flag_table(flags)), "rules", rule_table(flags))
+    filled = page
+    for name, content in (("flags", flag_table(flags)), ("rules", rule_table(flags)), ("names", name_table())):
+        filled = fill(filled, name, content)
     if not arguments.check:
         path.write_text(filled, encoding="utf-8")
     elif filled != page:
@@ -74,6 +82,11 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Markdown table."""
     lines = [header, ["--"] * len(header), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _as_code(text: str) -> str:
+    """Every ``group=option`` of a text as code."""
+    return re.sub(r"\w+=\w+", lambda match: f"`{match[0]}`", text)
 
 
 def _readable(sentence: str) -> str:

@@ -72,7 +72,7 @@ def test_check_reads_the_data(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["check", "data.options.num_train=4", "data.options.num_val=2"]) == 0
     assert "No problems." in capsys.readouterr().out
     Path("empty").mkdir()
-    assert cli.main(["check", "data=coco", "data.root=empty"]) == cli.FAILED
+    assert cli.main(["check", "data=coco", "data.root=empty"]) == cli.REFUSED == 2  # as documented for refused data
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,28 @@ def test_nearest_key(written: str, meant: str | None) -> None:
     assert (nearest(written, KEYS) or (None,))[0] == meant
 
 
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("bf16", ("bf16-mixed",)),  # of two that hold it the one that begins with it
+        ("32", ("32-true",)),
+        ("true", ("32-true",)),
+        ("e", ()),  # in nearly every name
+        ("ue", ()),
+        ("", ()),
+    ],
+)
+def test_a_shortened_name_finds_the_whole_one(written: str, meant: tuple[str, ...]) -> None:
+    options = ["auto", "32-true", "bf16-mixed", "a-long-bf16"]
+    assert nearest(written, options) == meant
+
+
+def test_what_is_alike_comes_before_what_is_longer() -> None:
+    assert nearest("step", ["steps", "max_steps_of_a_fit"]) == ("steps",)
+    assert nearest("conf", ["checkpoint", "confidence", "source"]) == ("confidence",)
+    assert nearest("augm", ["data.augment", "data.augment.mosaic", "seed"]) == ("data.augment",)
+
+
 def test_words() -> None:
     assert did_you_mean("modle", ["model", "data"]) == " Did you mean 'model'?"
     assert did_you_mean("zzz", ["model", "data"]) == ""

@@ -51,6 +51,17 @@ def test_any_order_and_a_list_select_the_same(written: str) -> None:
     assert cfg.overrides == ["capture=network+loss"]
 
 
+@pytest.mark.parametrize("written", ["[]", "[ ]"])
+def test_an_empty_list_selects_none(written: str, tmp_path: Path) -> None:
+    cfg = compose([f"capture={written}"])
+    assert (selected(to_root(cfg)), cfg.overrides) == ((), ["capture=none"])
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "mine.yaml").write_text(
+        f"# @package _global_\ndefaults:\n  - override /capture: {written}\n"
+    )
+    assert composed(["experiment=mine"], tmp_path) == ()
+
+
 def test_one_region_in_a_list() -> None:
     assert composed(["capture=[updates]"]) == ("updates",)
 
@@ -60,6 +71,7 @@ def test_one_region_in_a_list() -> None:
     [
         ("capture=none,loss+network", "capture=none,network+loss"),
         ("capture=none,[updates,loss],network", "capture=none,loss+updates,network"),
+        ("capture=network,[]", "capture=network,none"),
         ("capture=choice(none,loss+network)", "capture=choice(none,network+loss)"),
         ("capture=glob(*+updates)", "capture=glob(*+updates)"),
         ("capture=loss+netwrok", "capture=loss+netwrok"),
@@ -86,7 +98,8 @@ MISTAKES = {
     "heads": "has no option 'heads'.",
     "auto": "has no option 'auto'.",
     "heads+network": "has no option 'heads+network'. Did you mean 'network'?",
-    "[]": "has no option '[]'.",
+    "all": "Did you mean 'network+loss+gradient_norm+orthogonalization+updates'?",
+    "grad": "Did you mean 'gradient_norm'",
     "null": "has no option 'null'.",
 }
 

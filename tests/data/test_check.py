@@ -64,6 +64,44 @@ def test_damaged_images_are_named_and_kept(coco_set: Write) -> None:
     assert cut.read_bytes() == before
 
 
+@pytest.mark.parametrize("format_name", ["coco", "yolo"])
+def test_a_split_with_wrong_labels_has_its_images_decoded(coco_set: Write, yolo_set: Write, format_name: str) -> None:
+    if format_name == "coco":
+        root = coco_set()
+        file = root / "annotations" / "instances_val2017.json"
+        document = json.loads(file.read_text())
+        right = document["annotations"][0]
+        document["annotations"] += [{**right, "id": 7, "category_id": 9}, {**right, "id": 8, "bbox": [1, 2, -3, 4]}]
+        file.write_text(json.dumps(document))
+        cut = root / "val2017" / "b.jpg"
+    else:
+        root = yolo_set()
+        (root / "labels" / "val" / "a.txt").write_text("5 .5 .5 .1 .1\n0 .5 .5 .1\n")
+        cut = root / "images" / "val" / "b.jpg"
+    cut.write_bytes(cut.read_bytes()[:-100])
+    report = check_data(DataConfig(format=format_name, root=str(root)))
+    assert not report.ok
+    assert [split.name for split in report.splits] == ["train"]
+    assert [(split.name, [bad.path for bad in split.bad_images]) for split in report.refused] == [("val", [str(cut)])]
+    text = text_of(report)
+    assert "b.jpg: the JPEG file is truncated" in text
+    assert text.rstrip().endswith(
+        "3 problems: 2 of labels or splits and 1 image that cannot be decoded "
+        "(data.bad_images=skip trains without them); no file was changed."
+    )
+
+
+def test_missing_images_do_not_hide_damaged_ones(coco_set: Write) -> None:
+    root = coco_set()
+    (root / "val2017" / "a.jpg").unlink()
+    (root / "val2017" / "b.jpg").write_bytes(b"")
+    report = check_data(DataConfig(format="coco", root=str(root)))
+    text = text_of(report)
+    assert "1 image file of 2 missing" in text
+    assert "b.jpg: the file is empty (0 bytes)" in text
+    assert "\n2 problems: 1 of labels or splits and 1 image that cannot be decoded" in text
+
+
 def test_problems_of_both_splits_are_in_one_report(coco_set: Write) -> None:
     root = coco_set([{"image_id": 1, "category_id": 9, "bbox": [1, 2, 3, 4]}])
     report = check_data(DataConfig(format="coco", root=str(root)))

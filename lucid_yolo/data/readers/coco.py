@@ -18,7 +18,7 @@ from lucid_yolo.config.schema import BadImages, DataConfig
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.readers.columns import ObjectRows, SplitFacts, build_index
 from lucid_yolo.data.readers.layout import find_annotations, find_images
-from lucid_yolo.data.readers.problems import Problems, allowed_ids, counted, some
+from lucid_yolo.data.readers.problems import LabelError, Problems, allowed_ids, counted, some
 from lucid_yolo.data.readers.settings import Split, check_options
 from lucid_yolo.data.readers.sizes import missing_files, read_headers, size_conflict
 
@@ -69,13 +69,14 @@ def read_annotations(source: Path, config: DataConfig, split: Split) -> SplitInd
     paths = [os.path.join(folder, name) for name in images.names]
     if missing := missing_files(paths):
         names = some(os.path.relpath(path, folder) for path in missing)
-        raise DataError(
+        raise LabelError(
             f"{source}: {counted(len(missing), 'image file')} of {len(paths)} missing in {folder}: {names}; "
-            f"data.{split}_images=FOLDER picks another folder"
+            f"data.{split}_images=FOLDER picks another folder",
+            images=sorted(set(paths) - set(missing)),
         )
     rows = _read_objects(document["annotations"], categories, images, problems)
     sizes, unreadable, notes = _displayed_sizes(paths, images, config, problems)
-    problems.raise_if_any()
+    problems.raise_if_any(paths)
     facts = SplitFacts(
         name=split,
         source=str(source),

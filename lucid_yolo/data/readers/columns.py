@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from lucid_yolo.config.errors import DataError
 from lucid_yolo.data.index import SplitIndex
-from lucid_yolo.data.readers.problems import counted, some
+from lucid_yolo.data.readers.problems import LabelError, counted, some
 
 _OVERHANG = 0.5  # pixels: a box that reaches out by less is rounding, clipped without a word
 
@@ -66,7 +65,7 @@ def build_index(
         notes: what the reader itself has to say.
 
     Raises:
-        DataError: no object that could be learned is left.
+        LabelError: no object that could be learned is left.
     """
     image = np.asarray(rows.image, np.int64)
     raw = np.asarray(rows.boxes, np.float64).reshape(-1, 4)
@@ -89,7 +88,7 @@ def build_index(
     kept = kept[np.argsort(image[kept], kind="stable")]
     crowd = np.asarray(rows.crowd, bool)[kept]
     if not (~crowd).any():
-        raise DataError(_nothing_to_learn(facts, len(rows), len(kept), all_notes))
+        raise LabelError(_nothing_to_learn(facts, len(rows), len(kept), all_notes), images=facts.paths)
     per_image = np.bincount(image[kept], minlength=len(facts.paths))
     boxes = clipped[kept]
     areas = np.asarray(rows.areas, np.float64)[kept]

@@ -9,6 +9,21 @@ from lucid_yolo.config.errors import DataError
 _SHOWN = 10
 
 
+class LabelError(DataError):
+    """Labels of a split that cannot be used, with what was found out before.
+
+    Args:
+        message: what the user reads.
+        count: number of problems.
+        images: files of the split that exist; empty where that is not known.
+    """
+
+    def __init__(self, message: str, *, count: int = 1, images: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.count = count
+        self.images = tuple(images)
+
+
 class Problems:
     """Collects problems of one source; the first ten are shown in full, all are counted.
 
@@ -32,20 +47,23 @@ class Problems:
         """Add a sentence about the likely cause of several problems."""
         self._hints.append(sentence)
 
-    def raise_if_any(self) -> None:
+    def raise_if_any(self, images: Sequence[str] = ()) -> None:
         """Raise all problems as one error.
 
+        Args:
+            images: files of the split, where they are known by now.
+
         Raises:
-            DataError: there is at least one problem.
+            LabelError: there is at least one problem.
         """
         if not self._count:
             return
         if self._count == 1:
-            raise DataError(". ".join([f"{self._source}: {self._shown[0]}", *self._hints]))
+            raise LabelError(". ".join([f"{self._source}: {self._shown[0]}", *self._hints]), images=images)
         lines = [f"{self._count} problems in {self._source}:", *(f"  {p}" for p in self._shown)]
         if self._count > _SHOWN:
             lines.append(f"  ... and {self._count - _SHOWN} more")
-        raise DataError("\n".join(lines + self._hints))
+        raise LabelError("\n".join(lines + self._hints), count=self._count, images=images)
 
 
 def some(items: Iterable[object], *, shown: int = 5) -> str:

@@ -18,7 +18,7 @@ from lucid_yolo.config.schema import BadImages, DataConfig
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.readers.columns import ObjectRows, SplitFacts, build_index
 from lucid_yolo.data.readers.layout import refuse_image_keys
-from lucid_yolo.data.readers.problems import Problems, counted, some
+from lucid_yolo.data.readers.problems import LabelError, Problems, counted, some
 from lucid_yolo.data.readers.settings import Split, check_options
 from lucid_yolo.data.readers.sizes import missing_files, read_headers
 from lucid_yolo.data.readers.yolo_files import DataYaml, label_path, list_images, read_data_yaml
@@ -64,9 +64,10 @@ def read(config: DataConfig, split: Split) -> SplitIndex:
     labels = [label_path(image) for image in images]
     absent = set(missing_files(labels))
     if len(absent) == len(images):
-        raise DataError(
+        raise LabelError(
             f"{source}: none of the {counted(len(images), 'image')} has a label file; looked for {labels[0]} and so on "
-            f"(the folder 'images' in a path becomes 'labels'; without it, labels lie beside the images)"
+            f"(the folder 'images' in a path becomes 'labels'; without it, labels lie beside the images)",
+            images=images,
         )
     tally = _Tally()
     rows = ObjectRows()
@@ -78,7 +79,7 @@ def read(config: DataConfig, split: Split) -> SplitIndex:
             _append(rows, position, lines, sizes[position])
     if tally.bad_classes and min(tally.classes) == 1 and max(tally.classes) == len(data.names):
         problems.hint(f"The labels look 1-based: they use 1 to {len(data.names)}, and classes count from 0.")
-    problems.raise_if_any()
+    problems.raise_if_any(images)
     facts = SplitFacts(
         name=split,
         source=source,

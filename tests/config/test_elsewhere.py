@@ -1,0 +1,81 @@
+"""What users of other projects write is refused with what to write here, and that composes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from lucid_yolo.config.compose import compose, to_root
+from lucid_yolo.config.elsewhere import FLAGS, OPTIONS
+from lucid_yolo.config.errors import ConfigError
+
+REGION_FLAGS = ("network", "loss", "gradient_norm", "orthogonalization", "updates")
+
+
+def refusal(line: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        compose([line])
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "here"),
+    [
+        *((f"capture_{region}=true", f"capture={region}") for region in REGION_FLAGS),
+        ("compile_step=true", "compile=step"),
+        ("+device_hsv=true", "hsv=device"),
+        ("fused_hsv=1", "part of hsv=device; hsv=device_native goes without it"),
+        ("epoch_prefetch=true", "prefetch=epoch"),
+        ("data.cache_train_images=true", "cache=decoded"),
+        ("cache_prepared_train_images=false", "cache=prepared"),
+        ("model.capture_loss=true", "capture=loss"),
+    ],
+)
+def test_a_flag_is_answered_with_the_option(line: str, here: str) -> None:
+    key = line.partition("=")[0].lstrip("+")
+    assert refusal(line) == f"{line!r}: there is no key {key!r}. Here that is {here}."
+
+
+def test_a_file_is_answered_too(tmp_path: Path) -> None:
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "mine.yaml").write_text("# @package _global_\ndata:\n  cache_train_images: true\n")
+    with pytest.raises(ConfigError, match=r"mine\.yaml:3: there is no key .* Here that is cache=decoded\.$"):
+        compose(["experiment=mine"], config_dir=str(tmp_path))
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_what_is_named_composes_and_changes_a_run(name: str) -> None:
+    options = re.findall(r"\w+=\w+", FLAGS[name])
+    assert options
+    for option in options:
+        assert to_root(compose([option])) != to_root(compose()), option
+
+
+@pytest.mark.parametrize(("group", "written"), OPTIONS)
+def test_an_option_by_another_name(group: str, written: str) -> None:
+    meant = OPTIONS[group, written]
+    assert f"{group} has no option {written!r}. Did you mean {meant!r}?" in refusal(f"{group}={written}")
+    compose([f"{group}={meant}"])
+
+
+@pytest.mark.parametrize(
+    ("line", "write"),
+    [
+        ("capture.network=true", "To select it write capture=network."),
+        ("compile.step=true", "step is an option of compile: write compile=step."),
+        ("hsv.device=true", "device is an option of hsv: write hsv=device."),
+        ("optimizer.adamw=1", "adamw is an option of optimizer: write optimizer=adamw."),
+    ],
+)
+def test_an_option_written_as_a_key(line: str, write: str) -> None:
+    assert refusal(line).endswith(write)
+    compose([write.rpartition(" ")[2].rstrip(".")])
+
+
+def test_a_group_set_like_a_key_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "mine.yaml").write_text("# @package _global_\noptimizer: adamw\n")
+    with pytest.raises(ConfigError, match=r"mine\.yaml:2: 'adamw' is not a mapping .* write optimizer=OPTION\."):
+        compose(["experiment=mine"], config_dir=str(tmp_path))
