@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -83,7 +84,14 @@ def _run(
 ) -> tuple[Comparison, Path]:
     out = resolve_user_path(config.out or time.strftime("comparisons/%Y-%m-%d_%H-%M-%S"))
     workload = workload_of(config, overrides, arms)
-    report = run_comparison(workload, out, timeout=config.timeout, keep_checkpoints=config.keep_checkpoints, say=say)
+    try:
+        report = run_comparison(
+            workload, out, timeout=config.timeout, keep_checkpoints=config.keep_checkpoints, say=say
+        )
+    except KeyboardInterrupt:
+        say(f"Stopped on request; finished runs are kept. The same comparison goes on with out={shlex.quote(str(out))}")
+        raise
+    say(f"Report, runs and what they printed: {out}")
     return report, out
 
 

@@ -30,8 +30,4 @@ def test_a_long_epoch_says_where_it_is(tmp_path: Path, monkeypatch: pytest.Monke
             clock[0] = moment
             shown.update(EpochRow(0, values), steps=10, batches_done=batches)
     lines = (tmp_path / "log").read_text().splitlines()
-    assert [line[:25] for line in lines] == [
-        "epoch 1/2  batch 10/40  t",
-        "epoch 1/2  batch 30/40  t",
-        "epoch 1/2  total 2.000  l",
-    ]
+    assert [line.partition("  ")[2][:11] for line in lines] == ["batch 10/40", "batch 30/40", "total 2.000"]
