@@ -41,6 +41,11 @@ except metadata.PackageNotFoundError:  # a checkout that is not installed
     __version__ = "0+unknown"
 
 
+def __dir__() -> list[str]:
+    """The public names only."""
+    return sorted(__all__)
+
+
 def compose(overrides: Sequence[str] = (), *, config_dir: str | None = None) -> DictConfig:
     """Compose the configuration of a run.
 

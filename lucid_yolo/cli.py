@@ -42,7 +42,9 @@ VERBS: dict[str, Verb] = {
     "validate": Verb("score a checkpoint on a data set", ValidateConfig),
     "predict": Verb("find objects in images", PredictConfig),
     "plan": Verb("show what a training would do and what would be active, without running it", overrides=True),
-    "check": Verb("read every label and image of a data set and report on it", overrides=True),
+    "check": Verb(
+        "read every label and image of a data set and report on it", overrides=True, groups=("data", "experiment")
+    ),
     "compare": Verb("time arms against a baseline in pairs, each run in a process of its own", CompareConfig, True),
     "profile": Verb("show where the time of a training step goes", ProfileConfig, True),
 }
@@ -278,9 +280,15 @@ def _help(verb: str | None, options: argparse.Namespace) -> str:
     if settings is not None:
         parts.append(f"settings, each with its default (VALUE: must be given):\n{settings_help(settings)}")
     if VERBS[verb].overrides:
-        groups = groups_help(composing.read_request([], config_dirs=options.config_dir).folders)
+        folders = composing.read_request([], config_dirs=options.config_dir).folders
+        groups = groups_help(folders, VERBS[verb].groups)
         parts.append(f"groups, each with its options (group=option):\n{groups}")
     if settings is None:
         parts.append(f"flags:{flags}")
         parts.append("'--cfg job' shows every key with its value; any of them can be set as key=value.")
+    elif VERBS[verb].overrides:
+        parts.append(
+            "Overrides of a run, its groups and keys, stand beside the settings: data=coco trainer.max_epochs=5.\n"
+            "'lucid-yolo plan --cfg job' shows every key of a run with its value."
+        )
     return "\n\n".join(parts)

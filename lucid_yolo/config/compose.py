@@ -15,9 +15,11 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]
 
 from lucid_yolo.config import keys, record
+from lucid_yolo.config.elsewhere import flag_here
 from lucid_yolo.config.errors import ConfigError, RunError
 from lucid_yolo.config.guard import check_overrides
 from lucid_yolo.config.loader import GroupTree, plain
+from lucid_yolo.config.names import did_you_mean
 from lucid_yolo.config.paths import resolve_user_path
 from lucid_yolo.config.regions import in_order
 from lucid_yolo.config.schema import OPTIMIZERS, RootConfig
@@ -192,11 +194,15 @@ def overrides_of(config: DictConfig | RootConfig) -> list[str]:
     """The overrides that compose to a configuration: its own record, and whatever was edited since.
 
     Raises:
-        ConfigError: the record does not compose any more.
+        ConfigError: the record does not compose any more, or an edited value refers to a key that does not exist.
     """
     typed = _typed(config) if isinstance(config, DictConfig) else OmegaConf.structured(config)
     recorded = list(typed.overrides)
-    edits = record.differences(record.values(compose(recorded)), record.values(typed))
+    try:
+        values = record.values(typed)
+    except OmegaConfBaseException as error:
+        raise ConfigError([plain(error)]) from None
+    edits = record.differences(record.values(compose(recorded)), values)
     return record.replace(recorded, [record.as_override(key, new) for key, (_, new) in edits.items()])
 
 
@@ -228,13 +234,14 @@ def to_root(config: DictConfig | RootConfig) -> RootConfig:
 
 
 def _to_object(config: DictConfig) -> RootConfig:
-    missing = sorted(OmegaConf.missing_keys(config))
-    if missing:
-        raise ConfigError([f"{key} must be given: {key}=VALUE." for key in missing])
     strays = [key for key in _strays(config) if not key.startswith("data.options.")]
     if strays:
-        raise ConfigError([f"There is no key {key!r}." for key in strays])
+        known = set(keys.all_keys(config)) - set(strays)
+        raise ConfigError([f"There is no key {key!r}.{flag_here(key) or did_you_mean(key, known)}" for key in strays])
     try:
+        missing = sorted(OmegaConf.missing_keys(config))
+        if missing:
+            raise ConfigError([f"{key} must be given: {key}=VALUE." for key in missing])
         root = OmegaConf.to_object(config)
     except OmegaConfBaseException as error:
         raise ConfigError([plain(error)]) from None

@@ -15,10 +15,16 @@ from lucid_yolo.config.loader import CONFIG_NAME, GroupTree, search_path
 from lucid_yolo.config.regions import listed
 
 
-def groups_help(folders: Sequence[Path]) -> str:
-    """One line a group with its options, those in the user's folders included."""
+def groups_help(folders: Sequence[Path], groups: Sequence[str] = ()) -> str:
+    """One line a group with its options, those in the user's folders included.
+
+    Args:
+        folders: the user's folders of option files.
+        groups: only these; empty: all of them.
+    """
     tree = GroupTree(folders)
-    return "\n".join(f"  {group:<12}{listed(tree.options(group))}" for group in tree.own_groups())
+    shown = [group for group in tree.own_groups() if not groups or group in groups]
+    return "\n".join(f"  {group:<12}{listed(tree.options(group))}" for group in shown)
 
 
 def show_hydra_config(kind: str, request: Request, *, package: str | None, resolve: bool) -> None:

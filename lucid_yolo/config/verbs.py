@@ -10,16 +10,18 @@ from typing import Any, TypeVar, get_type_hints
 from omegaconf import MISSING, AnyNode, BooleanNode, DictConfig, FloatNode, IntegerNode, Node, OmegaConf
 
 from lucid_yolo.config import keys
+from lucid_yolo.config.elsewhere import flag_here
 from lucid_yolo.config.errors import ConfigError
-from lucid_yolo.config.names import did_you_mean
+from lucid_yolo.config.names import did_you_mean, nearest
 from lucid_yolo.config.ranges import TEXTS
-from lucid_yolo.config.schema import Choice
+from lucid_yolo.config.schema import Choice, RootConfig
 from lucid_yolo.config.workloads import MeasureName, ParityState, workload_names
 
 Settings = TypeVar("Settings")
 
 WORDS: dict[str, Any] = {"null": None, "true": True, "false": False}
 MEANING = "meaning"
+EXPERIMENT = "experiment"  # the group that is no key of a run
 
 
 @dataclass(frozen=True)
@@ -30,11 +32,13 @@ class Verb:
         purpose: one line for the help.
         settings: class of its own settings; None: it has none.
         overrides: whether it takes the overrides of a run.
+        groups: the groups that matter to it; empty: all of them.
     """
 
     purpose: str
     settings: type[Any] | None = None
     overrides: bool = False
+    groups: tuple[str, ...] = ()
 
 
 class SplitName(Choice):
@@ -131,6 +135,8 @@ class ProfileConfig:
 def split_arguments(kind: type, lines: Sequence[str]) -> tuple[list[str], list[str]]:
     """Part the settings of a verb from the overrides of a run.
 
+    A key of neither belongs to the side that has the nearest name, which then refuses it.
+
     Args:
         kind: class of the settings.
         lines: arguments.
@@ -139,8 +145,17 @@ def split_arguments(kind: type, lines: Sequence[str]) -> tuple[list[str], list[s
         settings, overrides.
     """
     names = {key.partition(".")[0] for key in setting_keys(kind)}
-    mine = [line for line in lines if line.partition("=")[0].partition(".")[0] in names]
+    mine = [line for line in lines if line.partition("=")[0].partition(".")[0] in names or _misspelt(names, line)]
     return mine, [line for line in lines if line not in mine]
+
+
+def _misspelt(names: set[str], line: str) -> bool:
+    """Whether a line means a setting, by its nearest name among these and all keys of a run."""
+    key, equals, _ = line.partition("=")
+    run = keys.all_keys(OmegaConf.structured(RootConfig))
+    if not equals or not key.isidentifier() or key in (*run, EXPERIMENT) or flag_here(key):
+        return False
+    return any(name in names for name in nearest(key, (*names, *run, EXPERIMENT), limit=1))
 
 
 def parse_settings(kind: type[Settings], lines: Sequence[str]) -> Settings:

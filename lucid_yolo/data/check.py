@@ -134,7 +134,8 @@ class DataReport:
 
     @property
     def _bad_images(self) -> int:
-        return sum(len(split.bad_images) for split in (*self.splits, *self.refused))
+        looked_at: tuple[SplitReport | RefusedSplit, ...] = (*self.splits, *self.refused)
+        return sum(len(split.bad_images) for split in looked_at)
 
 
 def check_data(config: DataConfig) -> DataReport:

@@ -175,6 +175,11 @@ def test_flags_may_stand_between_overrides(capsys: pytest.CaptureFixture[str]) -
         (["train", "resume=x"], "no run is kept there"),
         (["train", "data=coco"], "data.root must be given"),
         (["predict", "source=x"], "checkpoint must be given"),
+        (["predict", "conf=0.5"], "There is no setting 'conf'. Did you mean 'confidence'?"),
+        (["compare", "block=1"], "There is no setting 'block'. Did you mean 'blocks'?"),
+        (["profile", "step=3"], "There is no setting 'step'. Did you mean 'steps'?"),
+        (["profile", "sead=3"], "there is no key 'sead'. Did you mean 'seed'"),
+        (["profile", "compile_step=true"], "Here that is compile=step."),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -201,6 +206,10 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
         text = capsys.readouterr().out
         assert f"\n  {setting}  " in text
         assert "optimizer   adamw, musgd, sgd" in text
+        assert "Overrides of a run, its groups and keys, stand beside the settings" in text
+    assert cli.main(["check", "-h"]) == 0
+    shown = capsys.readouterr().out.partition("(group=option):\n")[2].partition("\n\n")[0]
+    assert [line.split()[0] for line in shown.splitlines()] == ["data", "experiment"]
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out == f"lucid-yolo {lucid_yolo.__version__}\n"
 
@@ -257,6 +266,11 @@ def test_public_names() -> None:
     assert cfg.model.variant == "s"
     for name in ("compose", "plan", "train", "validate", "predict"):
         assert getattr(lucid_yolo, name).__doc__
+
+
+def test_only_public_names_are_listed() -> None:
+    verbs = ["compare", "compose", "plan", "predict", "profile", "train", "validate"]
+    assert dir(lucid_yolo) == ["__version__", *verbs]
 
 
 def test_functions_reach_the_engine(engine: SimpleNamespace) -> None:

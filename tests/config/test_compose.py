@@ -84,6 +84,22 @@ def test_forced_keys_and_missing_values_are_found() -> None:
         compose(["data.root=${oc.env:NO_SUCH_VARIABLE}"])
 
 
+def test_edits_from_python_are_refused_in_our_words() -> None:
+    cfg = compose()
+    OmegaConf.update(cfg, "trainer.max_epoch", 3, force_add=True)
+    OmegaConf.update(cfg, "capture_network", True, force_add=True)
+    with pytest.raises(ConfigError) as caught:
+        to_root(cfg)
+    first, second = sorted(caught.value.problems)
+    assert first == "There is no key 'capture_network'. Here that is capture=network."
+    assert second.startswith("There is no key 'trainer.max_epoch'. Did you mean 'trainer.max_epochs'")
+    cfg = compose()
+    cfg.trainer.max_epochs = "${data.recipe.epoch}"
+    for use in (to_root, overrides_of):
+        with pytest.raises(ConfigError, match=r"'data\.recipe\.epoch' not found"):
+            use(cfg)
+
+
 def test_contradictions_are_found() -> None:
     with pytest.raises(ConfigError, match=r"optimizer\.name is 'adamw' while the settings are those of MuSGDConfig"):
         to_root(compose(["optimizer.name=adamw"]))

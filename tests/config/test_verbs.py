@@ -20,6 +20,7 @@ from lucid_yolo.config.verbs import (
     parse_settings,
     setting_keys,
     settings_help,
+    split_arguments,
 )
 
 
@@ -61,6 +62,19 @@ def test_every_problem_is_named_at_once() -> None:
     assert "checkpoint must be given" in text
     assert "source must be given" in text
     assert len(caught.value.problems) == 9
+
+
+@pytest.mark.parametrize(
+    ("kind", "lines", "mine"),
+    [
+        (ProfileConfig, ["step=3", "warmups=1", "steps=4"], True),
+        (ProfileConfig, ["seed=1", "model=s", "modle=s", "lr=3", "+step=3", "experiment=bccd", "max_epochs=3"], False),
+        (CompareConfig, ["block=1", "armss=a", "base=x"], True),
+        (CompareConfig, ["run_dir=x", "rundir=x", "batch_size=3", "capture_loss=true"], False),
+    ],
+)
+def test_a_misspelt_key_goes_to_the_side_of_its_nearest_name(kind: type, lines: list[str], mine: bool) -> None:
+    assert split_arguments(kind, lines) == ((lines, []) if mine else ([], lines))
 
 
 def test_keyword_arguments_from_python() -> None:
