@@ -165,7 +165,7 @@ def resolve(
 def explain(rule: Rule, facts: Facts) -> str:
     """The sentence about a rule that stops a run; one that is strict by request says so."""
     strict = "; on_unmet=raise stops the run for it" if rule.kind is Kind.FALLBACK else ""
-    return f"{rule.explain(facts)} [{rule.id}]{strict}"
+    return f"{rule.explain(facts)}{strict} [{rule.id}]"
 
 
 def broken_rules(rules: Sequence[Rule], facts: Facts) -> tuple[Rule, ...]:

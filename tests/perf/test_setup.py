@@ -304,9 +304,9 @@ def test_on_unmet_raise_reports_every_broken_rule() -> None:
     built.network.register_forward_hook(print)
     with pytest.raises(ConfigError) as caught:
         judge_setup(resolve(built.config, CUDA, None), built)
-    assert [problem.partition("[")[2] for problem in caught.value.problems] == [
-        "capture.network.hooks]; on_unmet=raise stops the run for it",
-        "capture.network.frozen-part]; on_unmet=raise stops the run for it",
+    assert [problem.rpartition("; ")[2] for problem in caught.value.problems] == [
+        "on_unmet=raise stops the run for it [capture.network.hooks]",
+        "on_unmet=raise stops the run for it [capture.network.frozen-part]",
     ]
 
 
