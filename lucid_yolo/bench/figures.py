@@ -121,13 +121,14 @@ def comparison_table(name: str, record: Record) -> FigureTable:
                 arm["name"],
                 str(arm["runs"]),
                 f"{medians['complete_fit']:.1f} s",
+                f"{medians['fit']:.1f} s",
                 f"{medians['first_step']:.1f} s",
                 f"{medians['step']:.1f} ms",
                 f"{medians['images']:.0f}",
                 f"{medians['reserved']:.0f} MiB",
             )
         )
-    header = ("arm", "runs", "complete fit", "first step after", "step", "images/s", "reserved")
+    header = ("arm", "runs", "complete fit", "of it the fit", "first step after", "step", "images/s", "reserved")
     workload, environment = record["workload"], record["environment"]
     arms = ",".join(workload["arms"])
     command = f"lucid-yolo compare workload={workload['name']} arms={arms} blocks={workload['blocks']}"

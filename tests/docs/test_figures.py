@@ -54,14 +54,14 @@ def test_a_record_without_a_table_is_an_error(tmp_path: Path) -> None:
 
 
 def test_comparison_table_by_hand() -> None:
-    medians = {"complete_fit": 9.96, "first_step": 1.24, "step": 20.06, "images": 99.6, "reserved": 10.4}
+    medians = {"complete_fit": 9.96, "fit": 5.04, "first_step": 1.24, "step": 20.06, "images": 99.6, "reserved": 10.4}
     record = {
         "workload": {"name": "mine", "arms": {"eager": [], "other": []}, "blocks": 3},
         "environment": {"device": "a card", "driver": None, "versions": {"torch": "9.9"}, "commit": "abc"},
         "arms": [{"name": "eager", "runs": 3, "medians": medians}],
     }
     table = comparison_table("mine", record)
-    assert table.rows == (("eager", "3", "10.0 s", "1.2 s", "20.1 ms", "100", "10 MiB"),)
+    assert table.rows == (("eager", "3", "10.0 s", "5.0 s", "1.2 s", "20.1 ms", "100", "10 MiB"),)
     assert table.source == (
         "a card, torch 9.9, commit abc. Again with: `lucid-yolo compare workload=mine arms=eager,other blocks=3`."
     )
