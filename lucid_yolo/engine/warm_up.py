@@ -53,13 +53,13 @@ def warm_up(config: RootConfig, beside: Callable[[], object]) -> Exception | Non
         thread.start()
         if plan["accelerator"].active == "cuda":
             _step(config, plan, torch.device("cuda", 0))
-            torch.cuda.empty_cache()
     except Exception as problem:  # nothing here may stop a run
         return problem
     finally:
         if thread.is_alive():
             thread.join()
         sys.setswitchinterval(interval)
+        torch.cuda.empty_cache()  # of a step that failed too; nothing where CUDA did not start
     return None
 
 
