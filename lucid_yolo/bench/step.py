@@ -7,6 +7,7 @@ no loader is measured. ``python -m lucid_yolo.bench.step --help`` says how to ru
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -96,7 +97,7 @@ class StepRig:
         losses.total.backward()
         mark()
         norm = clip_gradients(self.parameters, self.clip_norm)
-        self.optimizer.update_allowed = torch.isfinite(norm) & torch.isfinite(losses.total.detach())
+        self.optimizer.update_allowed = (norm < math.inf) & (losses.total.detach().abs() < math.inf)
         mark()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)

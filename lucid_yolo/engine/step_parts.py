@@ -51,7 +51,7 @@ class StepParts(L.Callback):
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Install the parts; each is recorded or compiled when it is first called."""
         assert isinstance(pl_module, TrainingModule)
-        self.plan = judge_setup(self.plan, _built(self._config, trainer, pl_module))
+        self.plan = judge_setup(self.plan, built(self._config, trainer, pl_module))
         if self.plan["compile"].active == CompileName.STEP:
             pl_module.objective = self._compiled = CompiledObjective(
                 pl_module.model, pl_module.loss, backend=self._backend
@@ -90,7 +90,8 @@ class StepParts(L.Callback):
         module.clip = clip_gradients
 
 
-def _built(config: RootConfig, trainer: L.Trainer, module: TrainingModule) -> Built:
+def built(config: RootConfig, trainer: L.Trainer, module: TrainingModule) -> Built:
+    """The objects of a fit, for the rules that look at them."""
     return Built(
         config=config,
         network=module.model,

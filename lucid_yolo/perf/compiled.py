@@ -7,7 +7,6 @@ are. Compiling the network alone would leave out the assignment and the losses, 
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import FunctionType
@@ -20,6 +19,7 @@ from lucid_yolo.config.errors import RunError
 from lucid_yolo.data.batch import Targets
 from lucid_yolo.perf.objective import Mark, Objective, unheard
 from lucid_yolo.perf.plan import Scalar
+from lucid_yolo.perf.warning import warn_user
 
 Predicted = TypeVar("Predicted")
 Losses = TypeVar("Losses")
@@ -116,10 +116,9 @@ class CompiledObjective(Generic[Predicted, Losses]):
     def _retire(self) -> None:
         limit = torch._dynamo.config.recompile_limit
         self._inactive = f"torch.compile reached its limit of {limit} graphs for one function"
-        warnings.warn(
+        warn_user(
             f"compile=step is not active any more: {self._inactive}, the run goes on without it. "
-            "TORCH_LOGS=recompiles tells what changed from step to step.",
-            stacklevel=3,
+            "TORCH_LOGS=recompiles tells what changed from step to step."
         )
 
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import lightning as L
 import pytest
 import torch
 from omegaconf import DictConfig
@@ -20,23 +17,13 @@ import lucid_yolo as ly
 from lucid_yolo.config.errors import ConfigError, RunError
 from lucid_yolo.engine import fit
 from lucid_yolo.engine import train as verb
+from tests.engine.signals import PressCtrlC
 
 Compose = Callable[..., DictConfig]
 STEPS_AN_EPOCH = 4  # 14 pictures in batches of 4, the last one filled
 RUN = ("trainer.max_epochs=7", "trainer.val_every=1")
 # By epoch, with patience 2: epoch 2 is the best, 3 is worse, 4 is equal, which is not better: the fit ends there.
 SCORES = (0.1, 0.3, 0.2, 0.3, 0.4, 0.5, 0.45)
-
-
-class PressCtrlC(L.Callback):
-    """Sends the signal of Ctrl-C to this process after a step."""
-
-    def __init__(self, after_step: int) -> None:
-        self.after_step = after_step
-
-    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
-        if trainer.global_step == self.after_step:
-            os.kill(os.getpid(), signal.SIGINT)
 
 
 @pytest.fixture

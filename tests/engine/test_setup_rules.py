@@ -11,8 +11,9 @@ from torch import nn
 
 import lucid_yolo as ly
 from lucid_yolo.engine.module import TrainingModule
+from lucid_yolo.engine.step_parts import built
 from lucid_yolo.perf.live import LiveFacts
-from lucid_yolo.perf.setup import Built, describe
+from lucid_yolo.perf.setup import describe
 from tests.engine.tiny import tiny_overrides
 
 
@@ -26,18 +27,7 @@ class Look(L.Callback):
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         assert isinstance(pl_module, TrainingModule)
         self.change(pl_module.model)
-        self.found = describe(
-            Built(
-                config=pl_module.config,
-                network=pl_module.model,
-                loss=pl_module.loss,
-                optimizer=pl_module.optimizer,
-                module=pl_module,
-                module_class=TrainingModule,
-                precision=trainer.precision_plugin,
-                device=pl_module.device,
-            )
-        )
+        self.found = describe(built(pl_module.config, trainer, pl_module))
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,21 +16,11 @@ from omegaconf import DictConfig
 import lucid_yolo as ly
 from lucid_yolo.config.errors import RunError
 from lucid_yolo.engine.train import train
+from tests.engine.signals import PressCtrlC
 from tests.engine.tiny import tiny_overrides
 
 Compose = Callable[..., DictConfig]
 STEPS_AN_EPOCH = 4  # 14 pictures in batches of 4, the last one filled
-
-
-class PressCtrlC(L.Callback):
-    """Sends the signal of Ctrl-C to this process after a step."""
-
-    def __init__(self, after_step: int) -> None:
-        self.after_step = after_step
-
-    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
-        if trainer.global_step == self.after_step:
-            os.kill(os.getpid(), signal.SIGINT)
 
 
 class Poison(L.Callback):

@@ -22,6 +22,7 @@ from lucid_yolo.engine.train import train
 from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.perf.capture.function import FunctionRegion
 from lucid_yolo.perf.capture.tape import CudaTape
+from tests.gpu.watch import ForbidSynchronisation
 from tests.perf.capture.rig import Rig, assert_equal
 
 pytestmark = pytest.mark.gpu
@@ -130,18 +131,7 @@ def test_two_fits_in_one_process_leave_nothing_behind(small: Compose) -> None:
 
 
 def test_a_recorded_step_never_waits_for_the_device(small: Compose) -> None:
-    class Forbid(L.Callback):
-        steps = 0
-
-        def on_train_batch_start(self, trainer: L.Trainer, *_: Any) -> None:
-            if trainer.global_step >= 2:
-                torch.cuda.set_sync_debug_mode("error")
-                self.steps += 1
-
-        def on_train_batch_end(self, *_: Any) -> None:
-            torch.cuda.set_sync_debug_mode("default")
-
-    watch = Forbid()
+    watch = ForbidSynchronisation()
     try:
         train(small(f"capture={ALL}"), callbacks=[watch])
     finally:

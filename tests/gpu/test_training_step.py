@@ -14,6 +14,7 @@ import lucid_yolo as ly
 from lucid_yolo.bench.step import StepRig, Workload, count_kernels
 from lucid_yolo.config.compose import compose, to_root
 from lucid_yolo.engine.train import train
+from tests.gpu.watch import ForbidSynchronisation
 
 pytestmark = pytest.mark.gpu
 
@@ -37,21 +38,6 @@ def small(tmp_path: Path) -> Compose:
         return ly.compose([*SMALL, f"run_dir='{tmp_path / run}'", *overrides])
 
     return make
-
-
-class ForbidSynchronisation(L.Callback):
-    """From the third step on, every synchronisation between a batch's arrival and its updated weights is an error."""
-
-    def __init__(self) -> None:
-        self.steps = 0
-
-    def on_train_batch_start(self, trainer: L.Trainer, *_: Any) -> None:
-        if trainer.global_step >= 2:
-            torch.cuda.set_sync_debug_mode("error")
-            self.steps += 1
-
-    def on_train_batch_end(self, *_: Any) -> None:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 @pytest.mark.parametrize(

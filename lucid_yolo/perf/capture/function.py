@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import Any
 
@@ -13,9 +12,9 @@ from torch.autograd.function import once_differentiable
 
 from lucid_yolo.config.errors import RunError
 from lucid_yolo.perf.capture.gradients import GradientPlaces
-from lucid_yolo.perf.capture.region import MAX_RECORDINGS, Region
+from lucid_yolo.perf.capture.region import MAX_RECORDINGS, Region, kept
 from lucid_yolo.perf.capture.tape import Tape, Track
-from lucid_yolo.perf.capture.values import Rebuild, flatten, itself
+from lucid_yolo.perf.capture.values import Rebuild, fill, flatten, itself
 from lucid_yolo.perf.capture.watch import ModuleWatch
 
 
@@ -63,22 +62,19 @@ class FunctionRegion(Region):
 
     def __call__(self, *arguments: Any) -> Any:
         """Do what the function does, recorded where that is possible."""
-        if not self.replays:
-            self.native(self.account.retired or "the fit is over")
-            return self.function(*arguments)
-        call = Call.of(arguments, self.growing)
+        tensors, _ = flatten(arguments)
         if self._watch is not None and (difference := self._watch.difference()) is not None:
             self.retire(difference)
-        fit = Fit.OUTGROWN if self._recording is None else self._recording.call.fit(call)
-        reason = self.account.retired or self._why_native(fit)
+        fit = Fit.OUTGROWN if self._recording is None else self._recording.call.fit(tensors)
+        reason = self.ended or self._why_native(fit)
         if reason:
             self.native(reason)
             return self.function(*arguments)
         if fit is Fit.OUTGROWN:
-            self._record(call)
+            self._record(arguments)
         assert self._recording is not None
         self.account.replays += 1
-        return self._recording(call)
+        return self._recording(tensors)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copied and pickled as the function: recordings belong to one fit."""
@@ -114,10 +110,10 @@ class FunctionRegion(Region):
             return "inputs of another shape, type or layout"
         return self.account.retired or None
 
-    def _record(self, call: Call) -> None:
+    def _record(self, arguments: Sequence[Any]) -> None:
         self._recording = None  # its memory may serve the next one
-        with self.recording(), _buffers_kept(self.module):
-            self._recording = FunctionRecording(self, call)
+        with self.recording(), kept(self.module.buffers()):
+            self._recording = FunctionRecording(self, Call.of(arguments, self.growing))
             self._watch = ModuleWatch(self.module)
 
 
@@ -150,12 +146,12 @@ class Call:
         grows = [position in growing for position, a in enumerate(arguments) for _ in flatten(a)[0]]
         return cls(tensors, rebuild, grows)
 
-    def fit(self, other: Call) -> Fit:
-        """How another call fits into the memory of this one."""
-        if len(self.tensors) != len(other.tensors):
+    def fit(self, others: Sequence[Tensor]) -> Fit:
+        """How the tensors of another call fit into the memory of this one."""
+        if len(self.tensors) != len(others):
             return Fit.OTHER
         outgrown = False
-        for mine, given, grows in zip(self.tensors, other.tensors, self.grows, strict=True):
+        for mine, given, grows in zip(self.tensors, others, self.grows, strict=True):
             if given.dtype != mine.dtype or given.device != mine.device or given.requires_grad != mine.requires_grad:
                 return Fit.OTHER
             if grows:
@@ -197,16 +193,16 @@ class FunctionRecording:
         self._fixed_gradients = [torch.zeros_like(o) if o.requires_grad else None for o in self._live]
         self._backward: Track = region.tape.record(self._run_backward)
 
-    def __call__(self, call: Call) -> Any:
+    def __call__(self, tensors: Sequence[Tensor]) -> Any:
         """Replay the forward pass for other arguments."""
-        outputs = _Replay.apply(self, self._anchor, *call.tensors)  # type: ignore[no-untyped-call]
+        outputs = _Replay.apply(self, self._anchor, *tensors)  # type: ignore[no-untyped-call]
         assert self._rebuild is not None
         return self._rebuild(outputs)
 
     def forward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Copy arguments in, replay, and hand the outputs out."""
         self.generation += 1
-        _fill(self.call.tensors, tensors)
+        fill(self.call.tensors, tensors)
         self._forward.replay()
         return [self.region.hand_out(output) for output in self._forward.outputs]
 
@@ -216,15 +212,14 @@ class FunctionRecording:
 
     def backward(self, gradients: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Copy gradients of the outputs in, replay, give parameters theirs and return those of the arguments."""
-        for fixed, given in zip(self._fixed_gradients, gradients, strict=True):
-            if fixed is not None and given is None:
-                fixed.zero_()
-        given_gradients = [
-            (fixed, given)
-            for fixed, given in zip(self._fixed_gradients, gradients, strict=True)
-            if fixed is not None and given is not None
-        ]
-        _fill([fixed for fixed, _ in given_gradients], [given for _, given in given_gradients])
+        fixed, given = [], []
+        for place, gradient in zip(self._fixed_gradients, gradients, strict=True):
+            if place is not None and gradient is not None:
+                fixed.append(place)
+                given.append(gradient)
+            elif place is not None:
+                place.zero_()
+        fill(fixed, given)
         places = self.region.gradients
         before = places.set_aside() if places is not None else None
         self._backward.replay()
@@ -326,33 +321,3 @@ class Autocast:
 def trained_parameters(module: nn.Module) -> list[Tensor]:
     """Parameters of a module that have a gradient."""
     return [p for p in module.parameters() if p.requires_grad]
-
-
-@contextmanager
-def _buffers_kept(module: nn.Module) -> Iterator[None]:
-    """Put buffers back after the rehearsal: statistics advance there."""
-    buffers = list(module.buffers())
-    before = [buffer.clone() for buffer in buffers]
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            for buffer, value in zip(buffers, before, strict=True):
-                buffer.copy_(value)
-
-
-@torch.no_grad()
-def _fill(fixed: Sequence[Tensor], given: Sequence[Tensor]) -> None:
-    """Copy tensors into fixed ones, shorter ones into their front with zeros behind; what lies there already stays."""
-    places, tensors = [], []
-    for place, tensor in zip(fixed, given, strict=True):
-        if place.data_ptr() == tensor.data_ptr():
-            continue
-        front = place
-        if place.shape != tensor.shape:
-            front = place[: len(tensor)]
-            place[len(tensor) :].zero_()
-        places.append(front)
-        tensors.append(tensor)
-    if places:
-        torch._foreach_copy_(places, tensors)

@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import time
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import StrEnum
 
 import torch
+from torch import Tensor
 
 from lucid_yolo.config.errors import RunError
 from lucid_yolo.perf.capture.tape import Tape
+from lucid_yolo.perf.warning import warn_user
 
 MIB = 1024 * 1024
 MAX_RECORDINGS = 6
 """Recordings of one part in a fit. What changes more often costs more than it saves, and takes memory each time."""
-
-
-class State(StrEnum):
-    """Where a part stands."""
-
-    IDLE = "idle"
-    RECORDING = "recording"
-    REPLAYING = "replaying"
-    RETIRED = "retired"
-    CLOSED = "closed"
 
 
 @dataclass
@@ -77,16 +67,16 @@ class Region:
     def __init__(self, name: str, tape: Tape, *, device: torch.device, warmup: int) -> None:
         self.name = name
         self.account = Account()
-        self.state = State.IDLE
         self.tape = tape
         self.device = device
         self.warmup = warmup
         self._stream: int | None = None
+        self._closed = False
 
     @property
-    def replays(self) -> bool:
-        """Whether calls may still be recorded or replayed."""
-        return self.state not in (State.RETIRED, State.CLOSED)
+    def ended(self) -> str:
+        """Why nothing is recorded or replayed any more; empty: it may be."""
+        return self.account.retired or ("the fit is over" if self._closed else "")
 
     def native(self, reason: str) -> None:
         """Count a call that is computed as without the flag."""
@@ -95,20 +85,17 @@ class Region:
 
     def retire(self, reason: str) -> None:
         """Give the recording up for the rest of the fit, once, with a warning."""
-        if not self.replays:
+        if self.ended:
             return
-        self.state = State.RETIRED
-        self.account.retired = reason
-        self.release()
-        warnings.warn(
+        self._give_up(reason)
+        warn_user(
             f"capture={self.name}: {reason}; the recording was given up, the rest of this run computes that part "
-            "without it",
-            stacklevel=2,
+            "without it"
         )
 
     def close(self) -> None:
         """End with the fit."""
-        self.state = State.CLOSED
+        self._closed = True
         self.release()
 
     def release(self) -> None:
@@ -126,33 +113,43 @@ class Region:
         Raises:
             RunError: the recording failed. What it changed on the way was put back by whoever recorded.
         """
-        began, reserved, before = time.perf_counter(), self.tape.reserved(), self.state
+        began, reserved = time.perf_counter(), self.tape.reserved()
         if self.account.recordings:
             self.tape.renew()
-        self.state = State.RECORDING
         try:
             with _random_state_kept(self.device):
                 yield
         except torch.OutOfMemoryError:
-            self.state = State.RETIRED
-            self.account.retired = "recording failed: out of memory"
-            self.release()
+            self._give_up("recording failed: out of memory")
             raise
         except Exception as error:
-            self.state = State.RETIRED
-            self.account.retired = f"recording failed: {type(error).__name__}"
-            self.release()
+            self._give_up(f"recording failed: {type(error).__name__}")
             first = (str(error).strip().splitlines() or [""])[0]
             raise RunError(
                 f"Recording {self.name} (capture={self.name}) failed: {type(error).__name__}: {first} "
                 "Weights, statistics and gradients are as they were before. Leave it out of capture=... to train."
             ) from error
-        assert before is not State.CLOSED
-        self.state = State.REPLAYING
         self._stream = self.tape.stream()
         self.account.recordings += 1
         self.account.setup_seconds += time.perf_counter() - began
         self.account.reserved_mib += max(0, self.tape.reserved() - reserved) / MIB
+
+    def _give_up(self, reason: str) -> None:
+        self.account.retired = reason
+        self.release()
+
+
+@contextmanager
+def kept(tensors: Iterable[Tensor]) -> Iterator[None]:
+    """Put tensors back after a rehearsal: it changes them, and the step will do so once more."""
+    tensors = list(tensors)
+    before = [tensor.clone() for tensor in tensors]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for tensor, value in zip(tensors, before, strict=True):
+                tensor.copy_(value)
 
 
 @contextmanager

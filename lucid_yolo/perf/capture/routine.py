@@ -13,9 +13,9 @@ from lucid_yolo.optim.clip import clip_gradients
 from lucid_yolo.optim.flat import FlatGroup, run_directly
 from lucid_yolo.optim.musgd import MOVE
 from lucid_yolo.perf.capture.gradients import GradientPlaces
-from lucid_yolo.perf.capture.region import MAX_RECORDINGS, Region
+from lucid_yolo.perf.capture.region import MAX_RECORDINGS, Region, kept
 from lucid_yolo.perf.capture.tape import Tape, Track
-from lucid_yolo.perf.capture.values import itself
+from lucid_yolo.perf.capture.values import fill, itself
 
 
 @dataclass(frozen=True)
@@ -66,16 +66,14 @@ class RoutineRegion(Region):
         known = self._routine is not None and self._routine.owner is owner and self._routine.baked == baked
         if not known and self.account.recordings == MAX_RECORDINGS:
             self.retire(f"what it works on changed more than {MAX_RECORDINGS} times")
-        reason = self.account.retired or ("another stream is current" if self.on_other_stream() else "")
-        if reason or not self.replays:
-            self.native(reason or "the fit is over")
+        reason = self.ended or ("another stream is current" if self.on_other_stream() else "")
+        if reason:
+            self.native(reason)
             return function(*tensors) or ()
         if not known:
             self._record(owner, baked, function, tensors, changes())
         assert self._routine is not None
-        fill = [(p, t) for p, t in zip(self._routine.inputs, tensors, strict=True) if p.data_ptr() != t.data_ptr()]
-        if fill:
-            torch._foreach_copy_([place for place, _ in fill], [tensor for _, tensor in fill])
+        fill(self._routine.inputs, tensors)
         self.account.replays += 1
         self._routine.track.replay()
         return self._routine.track.outputs
@@ -94,14 +92,9 @@ class RoutineRegion(Region):
     ) -> None:
         self._routine = None
         inputs = [tensor.clone() for tensor in tensors]
-        before = [tensor.clone() for tensor in changes]
-        with self.recording():
-            try:
-                self.tape.rehearse(lambda: function(*inputs), self.warmup)
-                track = self.tape.record(lambda: function(*inputs) or ())
-            finally:
-                for tensor, value in zip(changes, before, strict=True):
-                    tensor.copy_(value)
+        with self.recording(), kept(changes):
+            self.tape.rehearse(lambda: function(*inputs), self.warmup)
+            track = self.tape.record(lambda: function(*inputs) or ())
             self._routine = _Routine(owner, baked, inputs, track)
 
 
@@ -124,10 +117,10 @@ class RecordedClip:
             self._region.native("clipping is switched off")
             return clip_gradients(parameters, max_norm)
         gradients = self._gradients
-        if self._region.replays and not gradients.are_of(parameters):
+        if not self._region.ended and not gradients.are_of(parameters):
             self._region.retire("the optimizer has other parameters than at the start")
-        if not self._region.replays:
-            self._region.native(self._region.account.retired or "the fit is over")
+        if self._region.ended:
+            self._region.native(self._region.ended)
             return clip_gradients(parameters, max_norm)
         connected = gradients.adopt()
         found = self._region.run(
@@ -149,7 +142,7 @@ class RecordedParts:
 
     Args:
         regions: recorded parts by name.
-        optimizer_switch: returns the tensor that allows or skips an update, whose place the recordings keep.
+        switch: returns the tensor that allows or skips an update, whose place the recordings keep.
     """
 
     def __init__(self, regions: dict[str, RoutineRegion], switch: Callable[[], Tensor | None]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 Rebuild = Callable[[Sequence[Tensor]], Any]
@@ -50,3 +51,20 @@ def _walk(value: Any, tensors: list[Tensor]) -> Callable[[Iterator[Tensor]], Any
         sequence = type(value)
         return lambda given: sequence(part(given) for part in parts)
     raise TypeError(f"{type(value).__name__} is neither a tensor nor a tuple, list or dataclass of them")
+
+
+@torch.no_grad()
+def fill(fixed: Sequence[Tensor], given: Sequence[Tensor]) -> None:
+    """Copy tensors into fixed ones, shorter ones into their front with zeros behind; what lies there already stays."""
+    places, tensors = [], []
+    for place, tensor in zip(fixed, given, strict=True):
+        if place.data_ptr() == tensor.data_ptr():
+            continue
+        front = place
+        if place.shape != tensor.shape:
+            front = place[: len(tensor)]
+            place[len(tensor) :].zero_()
+        places.append(front)
+        tensors.append(tensor)
+    if places:
+        torch._foreach_copy_(places, tensors)
