@@ -132,12 +132,14 @@ def _run_configuration(verb: str, options: argparse.Namespace) -> int:
 
 def _train(config: DictConfig) -> int:
     root = composing.to_root(config)  # refuses before torch is imported
-    from lucid_yolo.engine.warm_up import warm_up  # noqa: PLC0415 - late: imports torch
+    from lucid_yolo.engine.timing import Beginning  # noqa: PLC0415 - late, as the next: imports torch
+    from lucid_yolo.engine.warm_up import warm_up  # noqa: PLC0415
 
+    began = Beginning(process=STARTED, work=time.perf_counter())
     warm_up(root, partial(import_module, "lucid_yolo.engine.train"))  # an import of seconds
     from lucid_yolo.engine.train import train  # noqa: PLC0415
 
-    result = train(root, started=STARTED)
+    result = train(root, began=began)
     return {"finished": 0, "interrupted": INTERRUPTED}.get(result.status, FAILED)
 
 

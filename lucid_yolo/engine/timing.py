@@ -7,6 +7,25 @@ import time
 from dataclasses import dataclass, field
 
 
+@dataclass(frozen=True)
+class Beginning:
+    """When a run began, by ``time.perf_counter()``.
+
+    Attributes:
+        process: the start of the process.
+        work: the end of its first imports, torch among them; a throw-away step beside further imports is work.
+    """
+
+    process: float
+    work: float
+
+    @classmethod
+    def now(cls) -> Beginning:
+        """The beginning of a run in a process that did something else before."""
+        moment = time.perf_counter()
+        return cls(process=moment, work=moment)
+
+
 @dataclass
 class FitTiming:
     """Clock of a fit.

@@ -27,7 +27,7 @@ from lucid_yolo.engine.fit import run_fit
 from lucid_yolo.engine.pictures import PictureWriter
 from lucid_yolo.engine.prepare import Prepared, prepare
 from lucid_yolo.engine.run_dir import RunDir, claim, explain_unwritable, hold, reopen, write_text
-from lucid_yolo.engine.timing import FitTiming
+from lucid_yolo.engine.timing import Beginning, FitTiming
 from lucid_yolo.perf.plan import RunPlan
 
 
@@ -35,14 +35,14 @@ def train(
     config: RootConfig | DictConfig,
     *,
     callbacks: Sequence[L.Callback] = (),
-    started: float | None = None,
+    began: Beginning | None = None,
 ) -> report.TrainResult:
     """Train a model.
 
     Args:
         config: the run.
         callbacks: further Lightning callbacks, called before the project's own.
-        started: ``time.perf_counter()`` at the start of the process; now unless given.
+        began: when the run began; now unless given.
 
     Returns:
         the result; ``status`` is "interrupted" after Ctrl-C.
@@ -52,8 +52,8 @@ def train(
         DataError: the data cannot be used.
         RunError: the run cannot start, or diverged, or ran out of memory.
     """
-    timing = FitTiming(started=time.perf_counter())
-    process_start = timing.started if started is None else started
+    began = began or Beginning.now()
+    timing = FitTiming(started=began.work)
     root = to_root(config)
     prepared = prepare(root)
     run_dir = _open_run_dir(root)
@@ -89,7 +89,7 @@ def train(
             metrics=metrics,
             plan=outcome.plan.complete(outcome.flags),
             timing=report.timing_values(
-                timing, total_seconds=time.perf_counter() - process_start, fit_seconds=outcome.seconds
+                timing, total_seconds=time.perf_counter() - began.process, fit_seconds=outcome.seconds
             ),
             memory=report.memory_values(prepared.device),
             model={"parameters": outcome.parameters, "flops": outcome.flops},
