@@ -2,8 +2,10 @@
 
 The first step loads kernels and builds a plan for every convolution, forward and backward: seconds on the host, most of
 them outside of Python. A throw-away step of the same shapes does that meanwhile. Plans belong to a thread, those of the
-forward pass to the one that will train, those of the backward pass to autograd's own: both build at once. Imports no
-Lightning.
+forward pass to the one that will train, those of the backward pass to autograd's own: both build at once.
+
+The step must import nothing: where the other thread is inside the same module, it would wait for it. So the optimizer
+is left out (``torch.optim`` brings Dynamo) and the network is not built on the meta device (which brings sympy).
 """
 
 from __future__ import annotations
@@ -24,9 +26,6 @@ from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.data.batch import Targets
 from lucid_yolo.data.statistics import MIN_ROWS
 from lucid_yolo.nn.cast import CastOnce
-from lucid_yolo.optim.build import build_optimizer
-from lucid_yolo.optim.clip import clip_gradients
-from lucid_yolo.optim.ema import Ema
 from lucid_yolo.perf.machine import describe_machine, find_accelerators
 from lucid_yolo.perf.plan import RunPlan, resolve
 from lucid_yolo.tasks import get_task
@@ -74,14 +73,10 @@ def _step(config: RootConfig, plan: RunPlan, device: torch.device) -> None:
     if deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS starts
     task, batch, size = get_task(config.task.name), config.data.batch_size, config.data.image_size
-    with torch.device("meta"):  # draws no random number: they belong to the run
+    with torch.random.fork_rng(devices=[]):  # random numbers belong to the run
         model = task.build_model(config.model, CLASSES)
-    model = model.to_empty(device=device).to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
-    with torch.no_grad():
-        torch._foreach_zero_([*model.parameters(), *model.buffers()])
+    model = model.to(device).to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
     loss = task.build_loss(config.task, CLASSES, size).to(device)
-    optimizer = build_optimizer(model, config.optimizer)
-    ema = Ema(model, decay=config.trainer.ema.decay, ramp=config.trainer.ema.ramp)
     images = torch.zeros(batch, 3, size, size, device=device).contiguous(memory_format=torch.channels_last)
     targets = Targets(
         image_index=torch.zeros(MIN_ROWS, dtype=torch.int64),
@@ -101,9 +96,6 @@ def _step(config: RootConfig, plan: RunPlan, device: torch.device) -> None:
             losses = loss(CastOnce(model)(images), targets)
         ahead.finish()
         losses.total.backward()
-        clip_gradients(list(model.parameters()), config.trainer.clip_norm)
-        optimizer.step()
-        ema.update(model)
         torch.cuda.synchronize(device)
     finally:
         torch.backends.cudnn.deterministic = False
@@ -139,4 +131,5 @@ def _backward_of(output: Tensor) -> None:
     """The backward pass of the last operation alone; its graph stays."""
     assert output.grad_fn is not None
     operands = [GradientEdge(node, number) for node, number in output.grad_fn.next_functions if node is not None]
-    torch.autograd.grad(output, operands, torch.zeros_like(output), retain_graph=True)
+    # Of a sum, because given gradients are checked by what imports sympy.
+    torch.autograd.grad(output.sum(), operands, retain_graph=True)

@@ -30,6 +30,29 @@ def test_it_needs_no_lightning() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_the_step_imports_nothing() -> None:
+    code = """
+import sys, torch
+import lucid_yolo as ly
+from lucid_yolo.config.compose import to_root
+from lucid_yolo.engine.warm_up import _step
+from lucid_yolo.perf.machine import describe_machine
+from lucid_yolo.perf.plan import resolve
+from lucid_yolo.tasks import get_task
+from tests.engine.tiny import tiny_overrides
+
+root = to_root(ly.compose(tiny_overrides()))
+get_task(root.task.name)
+plan = resolve(root, describe_machine(root), None)
+torch.cuda.synchronize = lambda *_: None
+before = set(sys.modules)
+_step(root, plan, torch.device("cpu"))
+print(sorted(set(sys.modules) - before))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def test_the_step_draws_no_random_number(monkeypatch: pytest.MonkeyPatch) -> None:
     root = to_root(ly.compose(tiny_overrides()))
     monkeypatch.setattr(torch.cuda, "synchronize", lambda *_: None)
