@@ -1,8 +1,8 @@
 """The waiting time of a first step on CUDA, spent while Python is still importing what a training needs.
 
 The first step loads kernels and builds a plan for every convolution, forward and backward: seconds on the host, most of
-them outside of Python. A throw-away step of the same shapes does that meanwhile. Plans belong to a thread, those of the
-forward pass to the one that will train, those of the backward pass to autograd's own: both build at once.
+them outside of Python. A throw-away step of the same shapes does that meanwhile, in the thread that will train: plans
+belong to a thread. Imports no Lightning.
 
 The step must import nothing: where the other thread is inside the same module, it would wait for it. So the optimizer
 is left out (``torch.optim`` brings Dynamo) and the network is not built on the meta device (which brings sympy).
@@ -12,15 +12,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
 from threading import Thread
-from typing import Any
 
 import torch
-from torch import Tensor
-from torch.autograd.graph import GradientEdge
-from torch.overrides import TorchFunctionMode
 
 from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.data.batch import Targets
@@ -38,7 +33,7 @@ AUTOCAST = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
 
 
 def warm_up(config: RootConfig, beside: Callable[[], object]) -> Exception | None:
-    """Make a throw-away step while something else runs in a thread; off CUDA only the latter happens.
+    """Make a throw-away step while something else runs in a thread; off CUDA, or unasked, only the latter happens.
 
     Args:
         config: the run.
@@ -47,7 +42,8 @@ def warm_up(config: RootConfig, beside: Callable[[], object]) -> Exception | Non
     Returns:
         what stopped the step; the run itself will meet it and say so.
     """
-    if config.trainer.accelerator not in ("auto", "cuda") or "cuda" not in find_accelerators():
+    wanted = config.trainer.early_step and config.trainer.accelerator in ("auto", "cuda")
+    if not wanted or "cuda" not in find_accelerators():
         beside()
         return None
     get_task(config.task.name)  # imported before the thread starts: two threads must not import the same modules
@@ -88,48 +84,9 @@ def _step(config: RootConfig, plan: RunPlan, device: torch.device) -> None:
     # Plans are kept by this flag too.
     torch.backends.cudnn.deterministic = deterministic
     try:
-        with (
-            torch.autocast("cuda", dtype=dtype or torch.bfloat16, enabled=dtype is not None),
-            ThreadPoolExecutor(1, "backward of the warm-up") as executor,
-            _BackwardAhead(executor) as ahead,
-        ):
+        with torch.autocast("cuda", dtype=dtype or torch.bfloat16, enabled=dtype is not None):
             losses = loss(CastOnce(model)(images), targets)
-        ahead.finish()
         losses.total.backward()
         torch.cuda.synchronize(device)
     finally:
         torch.backends.cudnn.deterministic = False
-
-
-class _BackwardAhead(TorchFunctionMode):
-    """Runs the backward pass of each convolution in autograd's thread while the forward pass goes on.
-
-    Args:
-        executor: asks autograd for it, one convolution at a time; asking waits.
-    """
-
-    def __init__(self, executor: ThreadPoolExecutor) -> None:
-        super().__init__()
-        self._executor = executor
-        self._passes: list[Future[None]] = []
-
-    def __torch_function__(
-        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if func is torch.conv2d and result.grad_fn is not None:
-            self._passes.append(self._executor.submit(_backward_of, result))
-        return result
-
-    def finish(self) -> None:
-        """Wait for all passes, and raise what went wrong in one."""
-        for backward_pass in self._passes:
-            backward_pass.result()
-
-
-def _backward_of(output: Tensor) -> None:
-    """The backward pass of the last operation alone; its graph stays."""
-    assert output.grad_fn is not None
-    operands = [GradientEdge(node, number) for node, number in output.grad_fn.next_functions if node is not None]
-    # Of a sum, because given gradients are checked by what imports sympy.
-    torch.autograd.grad(output.sum(), operands, retain_graph=True)

@@ -290,7 +290,7 @@ def wait_for_line(file: Path) -> str:
 
 
 def test_workloads_of_the_package_are_read() -> None:
-    for name in ("tiny", "detect_b4", "detect_b16", "detect_b64", "loader"):
+    for name in ("tiny", "detect_b4", "detect_b16", "detect_b64", "loader", "start"):
         workload = read_workload(name)
         assert workload.question.endswith("?")
         assert workload.arms[workload.baseline] == ()
