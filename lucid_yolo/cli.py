@@ -154,8 +154,9 @@ def _plan(config: DictConfig) -> int:
 def _check(config: DictConfig) -> int:
     root = composing.to_root(config)
     from lucid_yolo.data.check import check_data  # noqa: PLC0415 - late: imports the readers
+    from lucid_yolo.tasks import get_task  # noqa: PLC0415
 
-    report = check_data(root.data)
+    report = check_data(root.data, get_task(root.task.name).labels)
     _print(report.render())
     return 0 if report.ok else REFUSED
 

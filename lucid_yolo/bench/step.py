@@ -24,6 +24,7 @@ from lucid_yolo.bench.record import environment, write_record
 from lucid_yolo.config.compose import compose, to_root
 from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.data.batch import Targets
+from lucid_yolo.data.labels.base import LabelSpec
 from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.ops.images import scale_images
 from lucid_yolo.optim.build import build_optimizer
@@ -65,11 +66,11 @@ class StepRig:
         self.device = torch.device(workload.device)
         self.memory_format = torch.channels_last
         task = get_task(config.task.name)
-        model = task.build_model(config.model, workload.classes)
+        model = task.build_model(config.model, LabelSpec(workload.classes))
         self.model: nn.Module = model.to(self.device, memory_format=self.memory_format)  # type: ignore[call-overload]
         self.model.train()
         self.network = CastOnce(self.model)
-        self.loss = task.build_loss(config.task, workload.classes, workload.size).to(self.device)
+        self.loss = task.build_loss(config.task, LabelSpec(workload.classes), workload.size).to(self.device)
         self.optimizer = build_optimizer(self.model, config.optimizer)
         self.parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
         self.ema = Ema(self.model, decay=config.trainer.ema.decay, ramp=config.trainer.ema.ramp).to(self.device)

@@ -22,7 +22,7 @@ from lucid_yolo.config.loader import GroupTree, plain
 from lucid_yolo.config.names import did_you_mean
 from lucid_yolo.config.paths import resolve_user_path
 from lucid_yolo.config.regions import in_order
-from lucid_yolo.config.schema import OPTIMIZERS, RootConfig
+from lucid_yolo.config.schema import KINDS, RootConfig
 from lucid_yolo.config.validate import root_problems
 
 SEARCH_PATH = "hydra.searchpath"
@@ -255,9 +255,9 @@ def _typed(config: DictConfig) -> DictConfig:
         return config
     schema = OmegaConf.structured(RootConfig)
     try:
-        name = OmegaConf.select(config, "optimizer.name")
-        if name in OPTIMIZERS:
-            schema.optimizer = OmegaConf.structured(OPTIMIZERS[name])
+        for group, kinds in KINDS.items():
+            if (kind := kinds.get(OmegaConf.select(config, f"{group}.name"))) is not None:
+                schema[group] = OmegaConf.structured(kind)
         merged = OmegaConf.merge(schema, config)
     except OmegaConfBaseException as error:
         raise ConfigError([plain(error)]) from None

@@ -29,7 +29,7 @@ from omegaconf.errors import OmegaConfBaseException
 from lucid_yolo.config.errors import ConfigError
 from lucid_yolo.config.paths import conf_dir
 from lucid_yolo.config.regions import GROUP, combined_options
-from lucid_yolo.config.schema import OPTIMIZERS, RootConfig
+from lucid_yolo.config.schema import KINDS, RootConfig
 
 CONFIG_NAME = "config"
 SCHEMA = "lucid_schema"  # root-level names, so that no helper group shows up beside the real ones
@@ -200,8 +200,9 @@ def register_schemas() -> None:
     """Make known to Hydra: the typed classes, under names that belong to no group, and the combinations of regions."""
     store = ConfigStore.instance()
     store.store(name=SCHEMA, node=RootConfig)
-    for name, schema in OPTIMIZERS.items():
-        store.store(name=f"{SCHEMA}_{name}", node=schema)
+    for kinds in KINDS.values():
+        for name, schema in kinds.items():
+            store.store(name=f"{SCHEMA}_{name}", node=schema)
     for name, content in combined_options().items():
         store.store(group=GROUP, name=name, node=content)
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from lucid_yolo.config import keys
 from lucid_yolo.config.elsewhere import OPTIONS, flag_here
 from lucid_yolo.config.loader import Selection
 from lucid_yolo.config.names import did_you_mean, nearest
 from lucid_yolo.config.regions import GROUP, did_you_mean_option, listed
-from lucid_yolo.config.schema import OPTIMIZERS
+from lucid_yolo.config.schema import KINDS
 
 WRITTEN_BY_COMPOSE = "overrides"
 
@@ -97,16 +97,23 @@ def _own(groups: Sequence[str]) -> str:
 
 
 def _elsewhere(key: str, selection: Selection) -> str:
-    """Name the options of the optimizer group that have a key which the selected one lacks."""
-    stem, _, leaf = key.rpartition(".")
-    if stem != "optimizer":
-        return ""
-    having = [name for name, schema in OPTIMIZERS.items() if leaf in {field.name for field in fields(schema)}]
+    """Name the options of a group that have a key which the selected one lacks."""
+    group, _, rest = key.partition(".")
+    having = [name for name, schema in KINDS.get(group, {}).items() if _has(schema, rest.split("."))]
     if not having:
         return ""
-    return (
-        f" It belongs to optimizer={' or '.join(having)}; selected is optimizer={selection.choices.get('optimizer')}."
-    )
+    return f" It belongs to {group}={' or '.join(having)}; selected is {group}={selection.choices.get(group)}."
+
+
+def _has(schema: type[Any], path: Sequence[str]) -> bool:
+    """Whether a typed class, or one inside it, has a key."""
+    found = OmegaConf.structured(schema)
+    for name in path:
+        kind = OmegaConf.get_type(found)
+        if not is_dataclass(kind) or name not in {field.name for field in fields(kind)}:
+            return False
+        found = None if OmegaConf.is_missing(found, name) else found[name]
+    return True
 
 
 def _closed(key: str, selection: Selection) -> str:

@@ -6,6 +6,7 @@ receives these classes (``OmegaConf.to_object``), never a ``DictConfig``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import EnumType, StrEnum
 from typing import Any, cast
@@ -353,4 +354,7 @@ class RootConfig:
     overrides: list[str] = field(default_factory=list)  # what this was composed from; written by compose, not by users
 
 
+TASKS: dict[str, type[TaskConfig]] = {"detect": TaskConfig}
 OPTIMIZERS: dict[str, type[OptimizerConfig]] = {"musgd": MuSGDConfig, "sgd": SGDConfig, "adamw": AdamWConfig}
+KINDS: dict[str, Mapping[str, type[Any]]] = {"task": TASKS, "optimizer": OPTIMIZERS}
+"""Groups whose options have settings of their own: the class of each option."""

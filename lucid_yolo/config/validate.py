@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 
 from lucid_yolo.config.paths import conf_dir
 from lucid_yolo.config.ranges import range_problem
-from lucid_yolo.config.schema import OPTIMIZERS, ModelConfig, RootConfig
+from lucid_yolo.config.schema import KINDS, ModelConfig, RootConfig
 
 WITHOUT_ROOT = ("shapes",)  # formats that need no folder
 SCALE = ("depth", "width", "max_channels")
@@ -29,13 +29,16 @@ def settings_problems(settings: Any) -> tuple[str, ...]:
 
 def _contradictions(root: RootConfig) -> Iterator[str]:
     optimizer = root.optimizer
-    expected = OPTIMIZERS.get(optimizer.name)
-    if expected is None or type(optimizer) is not expected:
-        yield (
-            f"optimizer.name is {optimizer.name!r} while the settings are those of {type(optimizer).__name__}: "
-            f"select an optimizer with optimizer={' or optimizer='.join(OPTIMIZERS)}."
-        )
-    elif getattr(optimizer, "muon_weight", 1) == 0 and getattr(optimizer, "sgd_weight", 1) == 0:
+    strange = False
+    for group, kinds in KINDS.items():
+        settings = getattr(root, group)
+        if type(settings) is not kinds.get(settings.name):
+            strange = True
+            yield (
+                f"{group}.name is {str(settings.name)!r} while the settings are those of {type(settings).__name__}: "
+                f"select one with {group}={f' or {group}='.join(kinds)}."
+            )
+    if not strange and getattr(optimizer, "muon_weight", 1) == 0 and getattr(optimizer, "sgd_weight", 1) == 0:
         yield "optimizer.muon_weight and optimizer.sgd_weight are both 0: matrices would never change."
     if root.data.root is None and root.data.format not in WITHOUT_ROOT:
         yield f"data.root must be given for data.format={root.data.format}: data.root=FOLDER."

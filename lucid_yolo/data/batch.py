@@ -23,12 +23,19 @@ class Targets:
         classes: (T,) int64 labels; 0 in padding rows.
         boxes: (T, 4) float32 xyxy pixels on the training canvas; 0 in padding rows.
         valid: (T,) bool, False in padding rows.
+        masks: (T, S/4, S/32) uint8, the object's mask at a quarter of the canvas, eight pixels a byte, the leftmost in
+            the highest bit; only of a task that learns masks, as the next two.
+        keypoints: (T, K, 3) float32 x, y in pixels and 1 where the point is to be learned, else 0.
+        rotated: (T, 5) float32 centre x, y, width, height in pixels and angle in radians, see ``ops.rotated``.
     """
 
     image_index: Tensor
     classes: Tensor
     boxes: Tensor
     valid: Tensor
+    masks: Tensor | None = None
+    keypoints: Tensor | None = None
+    rotated: Tensor | None = None
 
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> Self:
         """Copy to a device."""
@@ -39,7 +46,8 @@ class Targets:
         return self._each(Tensor.pin_memory)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
-        return replace(self, **{field.name: change(getattr(self, field.name)) for field in fields(self)})
+        present = {field.name: value for field in fields(self) if (value := getattr(self, field.name)) is not None}
+        return replace(self, **{name: change(tensor) for name, tensor in present.items()})
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from lucid_yolo.config.errors import DataError
 from lucid_yolo.config.schema import BadImages, DataConfig, ExifOrientation
 from lucid_yolo.data.image import image_header, read_image
 from lucid_yolo.data.index import SplitIndex
+from lucid_yolo.data.labels.base import LabelKind
 from lucid_yolo.data.readers import read_split
 from lucid_yolo.data.readers.matching import class_mismatch, shared_images
 from lucid_yolo.data.readers.problems import LabelError, counted
@@ -138,10 +139,14 @@ class DataReport:
         return sum(len(split.bad_images) for split in looked_at)
 
 
-def check_data(config: DataConfig) -> DataReport:
+def check_data(config: DataConfig, labels: LabelKind = LabelKind.BOXES) -> DataReport:
     """Read both splits and decode every image, also where the labels of a split cannot be used.
 
     Nothing of the data set stops the check: what would stop a run is in the report.
+
+    Args:
+        config: where it is.
+        labels: what the task reads of an object beside its box and class.
 
     Raises:
         ConfigError: settings that the format does not have.
@@ -152,7 +157,7 @@ def check_data(config: DataConfig) -> DataReport:
     refused: list[RefusedSplit] = []
     for split in SPLITS:
         try:
-            indices.append(read_split(lenient, split))
+            indices.append(read_split(lenient, split, labels))
         except DataError as error:
             known = error if isinstance(error, LabelError) else LabelError(str(error))
             problems[str(error)] = known.count

@@ -90,6 +90,12 @@ def collate(samples: Sequence[Sample], *, rows: int) -> Batch:
     targets.classes[:total] = torch.from_numpy(np.concatenate([sample.objects.classes for sample in samples]))
     targets.boxes[:total] = torch.from_numpy(np.concatenate([sample.objects.boxes for sample in samples]))
     targets.valid[:total] = True
+    labels = [sample.objects.labels for sample in samples if sample.objects.labels is not None]
+    if labels:
+        rows_of_all = np.concatenate([one.target_rows(samples[0].image.shape[0]) for one in labels])
+        padded = np.zeros((bucket, *rows_of_all.shape[1:]), rows_of_all.dtype)
+        padded[:total] = rows_of_all
+        targets = replace(targets, **{labels[0].field: torch.from_numpy(padded)})
     return Batch(
         images=stack_images([sample.image for sample in samples]),
         targets=targets,

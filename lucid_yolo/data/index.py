@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from lucid_yolo.data.labels.base import KeypointSpec, Labels, LabelSpec
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitIndex:
@@ -31,6 +33,8 @@ class SplitIndex:
         classes: (T,) labels 0 .. C-1.
         crowd: (T,) regions of many objects: never positives, ignored in evaluation.
         areas: (T,) square pixels, as the data set states them (else box area).
+        labels: of the T objects, beside box and class; None where the task needs none.
+        keypoints: what the key points are; None unless the labels are key points.
         notes: one sentence for each thing a user should know (dropped zero-size boxes, backgrounds, ...).
     """
 
@@ -46,6 +50,8 @@ class SplitIndex:
     classes: NDArray[np.int64]
     crowd: NDArray[np.bool_]
     areas: NDArray[np.float32]
+    labels: Labels | None = None
+    keypoints: KeypointSpec | None = None
     notes: tuple[str, ...] = field(default=())
 
     def __len__(self) -> int:
@@ -55,6 +61,11 @@ class SplitIndex:
     def num_classes(self) -> int:
         """Number of classes."""
         return len(self.class_names)
+
+    @property
+    def spec(self) -> LabelSpec:
+        """What the labels ask of a network."""
+        return LabelSpec(self.num_classes, self.keypoints)
 
     def rows(self, image: int) -> slice:
         """Object rows of one image."""

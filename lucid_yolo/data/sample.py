@@ -12,26 +12,12 @@ from lucid_yolo.data.augment import Placement, SamplePlan
 from lucid_yolo.data.colour import ColourStage
 from lucid_yolo.data.geometry import Matrix, blank, boxes_to_points, paste, scaled_first, visible
 from lucid_yolo.data.index import SplitIndex
+from lucid_yolo.data.labels.base import Labels, empty_of
 from lucid_yolo.data.mosaic import is_seen, tile_matrices
+from lucid_yolo.data.objects import Objects
 from lucid_yolo.data.source import Pictures, SharedPictures
 from lucid_yolo.data.transforms import Transforms
 from lucid_yolo.ops.letterbox import scaled_size
-
-
-@dataclass(slots=True)
-class Objects:
-    """Objects on the training canvas.
-
-    Attributes:
-        boxes: (N, 4) float32 xyxy pixels.
-        classes: (N,) int64.
-    """
-
-    boxes: NDArray[np.float32]
-    classes: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.classes)
 
 
 @dataclass(slots=True)
@@ -86,6 +72,7 @@ def place_objects(tiles: list[Tile], index: SplitIndex, image_size: int) -> Obje
         image_size: side of the canvas.
     """
     boxes, classes = [np.zeros((0, 4))], [np.zeros(0, np.int64)]
+    labels = [] if index.labels is None else [empty_of(index.labels)]
     for tile in tiles:
         rows = index.rows(tile.image)
         width, height = index.sizes[tile.image].tolist()
@@ -93,8 +80,20 @@ def place_objects(tiles: list[Tile], index: SplitIndex, image_size: int) -> Obje
         from_original = scaled_first(tile.matrix, scaled_width / width, scaled_height / height)
         boxes.append(boxes_to_points(index.boxes[rows]).warped(from_original).envelopes())
         classes.append(index.classes[rows])
-    clipped, keep = visible(np.concatenate(boxes), image_size)
-    return Objects(clipped[keep].astype(np.float32), np.concatenate(classes)[keep])
+        if index.labels is not None:
+            labels.append(_carried(index.labels.take(np.arange(rows.start, rows.stop)), from_original))
+    envelopes = np.concatenate(boxes)
+    if not labels:
+        settled, keep = visible(envelopes, image_size)
+        return Objects(settled[keep].astype(np.float32), np.concatenate(classes)[keep])
+    settled, keep, there = labels[0].joined(labels[1:]).settle(envelopes, image_size)
+    return Objects(settled[keep].astype(np.float32), np.concatenate(classes)[keep], there.take(np.flatnonzero(keep)))
+
+
+def _carried(labels: Labels, matrix: Matrix) -> Labels:
+    """Labels of a picture on the canvas."""
+    mirrored = bool(np.linalg.det(matrix[:, :2]) < 0)
+    return labels.moved(labels.points() @ matrix[:, :2].T + matrix[:, 2], mirrored=mirrored)
 
 
 def learnable(index: SplitIndex) -> SplitIndex:
@@ -104,6 +103,7 @@ def learnable(index: SplitIndex) -> SplitIndex:
     return replace(
         index,
         offsets=before[index.offsets],
+        labels=None if index.labels is None else index.labels.take(np.flatnonzero(keep)),
         **{name: getattr(index, name)[keep] for name in ("boxes", "classes", "crowd", "areas")},
     )
 
@@ -140,13 +140,11 @@ class Renderer:
         for tiles in canvases[1:]:
             other, others = self._canvas(tiles, pictures, problems)
             cv2.addWeighted(image, plan.share, other, 1 - plan.share, 0, dst=image)
-            objects = Objects(
-                np.concatenate([objects.boxes, others.boxes]), np.concatenate([objects.classes, others.classes])
-            )
-        image, boxes, classes = self._transforms(image, objects.boxes, objects.classes, seed=plan.transforms_seed)
+            objects = objects.joined(others)
+        image, objects = self._transforms(image, objects, seed=plan.transforms_seed)
         return Sample(
             image=image,
-            objects=Objects(boxes, classes),
+            objects=objects,
             gains=self._colour(image, plan.gains),
             index=plan.placements[0].images[0],
             problems=tuple(problems),

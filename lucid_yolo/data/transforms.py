@@ -16,13 +16,15 @@ from numpy.typing import NDArray
 
 from lucid_yolo.config.errors import ConfigError, DataError
 from lucid_yolo.data.geometry import MIN_SIDE, MIN_VISIBLE
+from lucid_yolo.data.objects import Objects
 
 _PREFIX = "albumentations."
 _ROWS = "rows"
+_PIXEL_CENTRE = 0.5  # points of Albumentations count from the centre of the first pixel, ours from its corner
 
 
 class Transforms:
-    """All listed transforms in one pipeline over the picture and its boxes.
+    """All listed transforms in one pipeline over the picture and its objects.
 
     Args:
         listed: entries like ``{_target_: albumentations.Blur, p: 0.1}``; entries may hold lists of entries under
@@ -35,7 +37,7 @@ class Transforms:
     def __init__(self, listed: Sequence[Any]) -> None:
         self._listed = tuple(listed)
         self._pipeline: Any = None
-        self._with_boxes = False
+        self._moves = False
         if self._listed:
             self._build()  # problems are reported before any worker starts
 
@@ -46,38 +48,48 @@ class Transforms:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._listed = state["listed"]
         self._pipeline = None
-        self._with_boxes = False
+        self._moves = False
         if self._listed:
             self._build()
 
-    def __call__(
-        self, image: NDArray[np.uint8], boxes: NDArray[np.float32], classes: NDArray[np.int64], *, seed: int
-    ) -> tuple[NDArray[np.uint8], NDArray[np.float32], NDArray[np.int64]]:
+    def __call__(self, image: NDArray[np.uint8], objects: Objects, *, seed: int) -> tuple[NDArray[np.uint8], Objects]:
         """Transform one sample.
 
         Args:
             image: (S, S, 3) uint8.
-            boxes: (N, 4) xyxy pixels.
-            classes: (N,).
+            objects: what is on it.
             seed: of all draws of this sample.
 
         Returns:
-            Image, boxes and classes; boxes that left the canvas are gone.
+            Image and objects; those that left the canvas are gone.
 
         Raises:
             DataError: a transform failed, or changed the size or type of the picture.
         """
         if not self._listed:
-            return image, boxes, classes
+            return image, objects
         # One stream for the whole pipeline: `set_random_seed` would give every transform the same draws.
         self._pipeline.set_random_state(np.random.default_rng(seed), random.Random(seed))
-        if not self._with_boxes:
-            return self._checked(self._run(image=image)["image"], image), boxes, classes
-        result = self._run(image=image, bboxes=boxes.astype(np.float64), rows=np.arange(len(boxes)))
-        kept = np.asarray(result["bboxes"], np.float32).reshape(-1, 4)
+        if not self._moves:
+            return self._checked(self._run(image=image)["image"], image), objects
+        labels, corners = objects.labels, _corners(len(image))
+        points = corners if labels is None else np.concatenate([corners, labels.points()])
+        result = self._run(
+            image=image,
+            bboxes=objects.boxes.astype(np.float64),
+            rows=np.arange(len(objects)),
+            keypoints=points - _PIXEL_CENTRE,
+        )
+        boxes = np.asarray(result["bboxes"], np.float32).reshape(-1, 4)
         rows = np.asarray(result[_ROWS], np.int64).reshape(-1)
-        large = ((kept[:, 2:] - kept[:, :2]) >= MIN_SIDE).all(axis=1)
-        return self._checked(result["image"], image), kept[large], classes[rows[large]]
+        keep = ((boxes[:, 2:] - boxes[:, :2]) >= MIN_SIDE).all(axis=1)
+        if labels is not None:
+            moved = np.asarray(result["keypoints"], np.float64).reshape(-1, 2) + _PIXEL_CENTRE
+            labels = labels.moved(moved[len(corners) :], mirrored=_is_mirrored(moved[: len(corners)])).take(rows)
+            settled, stays, labels = labels.settle(boxes.astype(np.float64), len(image))
+            boxes, keep = settled.astype(np.float32), keep & stays
+            labels = labels.take(np.flatnonzero(keep))
+        return self._checked(result["image"], image), Objects(boxes[keep], objects.classes[rows[keep]], labels)
 
     def _run(self, **data: Any) -> Any:
         try:
@@ -92,11 +104,16 @@ class Transforms:
         import albumentations  # noqa: PLC0415  (seconds; most runs list nothing)
 
         transforms = [_build_entry(albumentations, entry, f"[{i}]") for i, entry in enumerate(self._listed)]
-        self._with_boxes = not all(_only_pixels(albumentations, one) for one in transforms)
-        parameters = albumentations.BboxParams(
+        self._moves = not all(_only_pixels(albumentations, one) for one in transforms)
+        boxes = albumentations.BboxParams(
             format="pascal_voc", label_fields=[_ROWS], min_visibility=MIN_VISIBLE, clip=True
         )
-        self._pipeline = albumentations.Compose(transforms, bbox_params=parameters if self._with_boxes else None)
+        points = albumentations.KeypointParams(format="xy", remove_invisible=False)
+        self._pipeline = albumentations.Compose(
+            transforms,
+            bbox_params=boxes if self._moves else None,
+            keypoint_params=points if self._moves else None,
+        )
 
     def _checked(self, image: NDArray[Any], before: NDArray[np.uint8]) -> NDArray[np.uint8]:
         if image.shape != before.shape or image.dtype != np.uint8:
@@ -105,6 +122,17 @@ class Transforms:
                 "transforms must keep size and type: remove those that resize, crop or normalize"
             )
         return np.ascontiguousarray(image)
+
+
+def _corners(size: int) -> NDArray[np.float64]:
+    """Three corners of the canvas, which go through the transforms to tell whether these mirror it."""
+    return np.array([[0.0, 0.0], [size, 0.0], [0.0, size]])
+
+
+def _is_mirrored(corners: NDArray[np.float64]) -> bool:
+    """Whether the turn from the first to the second side of the canvas has changed its direction."""
+    right, down = corners[1:] - corners[0]
+    return bool(right[0] * down[1] - right[1] * down[0] < 0)
 
 
 def _only_pixels(library: Any, transform: Any) -> bool:

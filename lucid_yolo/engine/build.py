@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,7 @@ def model_info(config: RootConfig, index: SplitIndex) -> ModelInfo:
         max_channels=config.model.max_channels,
         class_names=index.class_names,
         category_ids=index.category_ids,
+        keypoints=None if index.keypoints is None else asdict(index.keypoints),
         image_size=config.data.image_size,
         exif_orientation=config.data.exif_orientation.value,
         data=json.dumps(
@@ -88,10 +89,10 @@ def build_module(
         prepare_images: turns a batch into what the network reads.
         initial: weights to start from; None: drawn ones.
     """
-    model = task.build_model(config.model, index.num_classes)
+    model = task.build_model(config.model, index.spec)
     if initial is not None:
         initial.load_into(model)  # before the average is made as a copy
-    loss = task.build_loss(config.task, index.num_classes, config.data.image_size)
+    loss = task.build_loss(config.task, index.spec, config.data.image_size)
     return TrainingModule(
         task=task,
         model=model,

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from lucid_yolo.config.errors import RunError
 from lucid_yolo.config.schema import DataConfig, ExifOrientation, ModelConfig, TaskName
+from lucid_yolo.data.labels.base import KeypointSpec, LabelSpec
 from lucid_yolo.tasks import get_task
 from lucid_yolo.tasks.base import Task
 
@@ -45,6 +46,7 @@ class ModelInfo:
         image_size: training canvas in pixels.
         exif_orientation: rule for turned pictures.
         data: the run's data settings as JSON, with absolute paths, so that ``validate`` finds the data again.
+        keypoints: fields of a ``KeypointSpec``; None where there are none.
     """
 
     task: str
@@ -57,6 +59,7 @@ class ModelInfo:
     image_size: int
     exif_orientation: str
     data: str
+    keypoints: dict[str, Any] | None = None
 
     def as_plain(self) -> dict[str, Any]:
         """Turn into containers that a restricted unpickler accepts."""
@@ -65,6 +68,7 @@ class ModelInfo:
             **asdict(self),
             "class_names": list(self.class_names),
             "category_ids": list(self.category_ids),
+            "keypoints": None if self.keypoints is None else json.loads(json.dumps(self.keypoints)),
         }
 
     @classmethod
@@ -74,6 +78,11 @@ class ModelInfo:
         values["class_names"] = tuple(values["class_names"])
         values["category_ids"] = tuple(values["category_ids"])
         return cls(**values)
+
+    @property
+    def spec(self) -> LabelSpec:
+        """What the labels of its data ask of a network."""
+        return LabelSpec(len(self.class_names), None if self.keypoints is None else _keypoints(self.keypoints))
 
     def model_config(self) -> ModelConfig:
         """The scale as a configuration."""
@@ -85,6 +94,17 @@ class ModelInfo:
         data = OmegaConf.to_object(settings)
         assert isinstance(data, DataConfig)
         return data
+
+
+def _keypoints(block: dict[str, Any]) -> KeypointSpec:
+    """Key points from the plain containers of a checkpoint."""
+    flip, sigmas = block["flip"], block["sigmas"]
+    return KeypointSpec(
+        names=tuple(block["names"]),
+        skeleton=tuple((int(a), int(b)) for a, b in block["skeleton"]),
+        flip=None if flip is None else tuple(flip),
+        sigmas=None if sigmas is None else tuple(sigmas),
+    )
 
 
 @dataclass(frozen=True)
@@ -162,7 +182,7 @@ def load_model(path: Path, *, device: torch.device) -> TrainedModel:
     content = read_checkpoint(path)
     info = ModelInfo.from_plain(content[BLOCK])
     task = get_task(TaskName(info.task))
-    model = task.build_model(info.model_config(), len(info.class_names))
+    model = task.build_model(info.model_config(), info.spec)
     try:
         model.load_state_dict(averaged_weights(content))
     except RuntimeError as error:

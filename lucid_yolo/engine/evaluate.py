@@ -11,7 +11,7 @@ from torch import nn
 
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.loader import ValBatch
-from lucid_yolo.eval.coco import BoxMetrics
+from lucid_yolo.eval.metrics import SplitMetrics
 from lucid_yolo.ops.detections import Detections
 from lucid_yolo.ops.images import scale_images
 from lucid_yolo.tasks.base import Decoder, Task
@@ -26,7 +26,7 @@ class Evaluation:
         detections: one entry an image of the split.
     """
 
-    metrics: BoxMetrics
+    metrics: SplitMetrics
     detections: tuple[Detections, ...]
 
 

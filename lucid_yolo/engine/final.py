@@ -81,7 +81,7 @@ def _draw(prepared: Prepared, run_dir: RunDir, evaluation: Evaluation, pictures:
             run_dir.pictures,
             index,
             evaluation.detections,
-            evaluation.metrics,
+            evaluation.metrics.main,
             class_names=index.class_names,
             read=partial(read_image, exif=prepared.config.data.exif_orientation),
         ),

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from lucid_yolo.config.errors import RunError
 from lucid_yolo.config.paths import resolve_user_path
 from lucid_yolo.config.schema import RootConfig
+from lucid_yolo.data.labels.base import LabelSpec
 from lucid_yolo.engine.checkpoint import BLOCK, ModelInfo, averaged_weights, read_checkpoint
 from lucid_yolo.nn.scale import Scale
 from lucid_yolo.tasks import get_task
@@ -127,17 +128,18 @@ def read_donor(config: RootConfig) -> Donor | None:
     return Donor(path, info, averaged_weights(content))
 
 
-def match(donor: Donor, config: RootConfig, class_names: Sequence[str]) -> InitialWeights:
+def match(donor: Donor, config: RootConfig, class_names: Sequence[str], spec: LabelSpec) -> InitialWeights:
     """Decide what of a checkpoint fits the network of a run, by name and shape; where classes differ, class by class.
 
     Args:
         donor: the checkpoint.
         config: the run.
         class_names: its classes.
+        spec: what its labels ask of a network.
     """
     task = get_task(config.task.name)
     with torch.device("meta"):
-        model = task.build_model(config.model, len(class_names))
+        model = task.build_model(config.model, spec)
     same_classes = tuple(class_names) == donor.info.class_names
     rows = frozenset(() if same_classes else task.class_rows(model))
     known = tuple(

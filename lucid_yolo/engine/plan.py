@@ -70,7 +70,7 @@ def plan(config: RootConfig | DictConfig) -> PlanReport:
     root = to_root(config)
     resolved = read_and_resolve(root)
     num_classes = resolved.train.num_classes
-    model = get_task(root.task.name).build_model(root.model, num_classes)
+    model = get_task(root.task.name).build_model(root.model, resolved.train.spec)
     return PlanReport(
         plan=resolved.plan,
         model=count(cast(Deployable, model), root.data.image_size),

@@ -15,6 +15,7 @@ from lucid_yolo.engine.initial import InitialWeights, match, read_donor
 from lucid_yolo.perf.machine import Machine, describe_machine
 from lucid_yolo.perf.plan import RunPlan, resolve
 from lucid_yolo.perf.rules import data_facts
+from lucid_yolo.tasks import get_task
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def read_and_resolve(root: RootConfig) -> Resolved:
     Transforms(root.data.augment.transforms)  # what cannot be built is refused before a directory is claimed
     resolve(root, machine, None)  # what is refused without the data is refused before reading it
     donor = read_donor(root)
-    train, val = read_splits(root.data)
+    train, val = read_splits(root.data, get_task(root.task.name).labels)
     rows = target_rows(train, root.data)
     workers = choose_workers(root, train, machine, rows=rows)
     facts = data_facts(
@@ -60,7 +61,7 @@ def read_and_resolve(root: RootConfig) -> Resolved:
         cache_exists=cache_exists(train, root.data, root.cache),
         num_workers=workers.count,
     )
-    initial = match(donor, root, train.class_names) if donor is not None else None
+    initial = match(donor, root, train.class_names, train.spec) if donor is not None else None
     plan = resolve(root, machine, facts)
     if initial is not None:
         plan = replace(plan, notes=(*plan.notes, initial.sentence()))

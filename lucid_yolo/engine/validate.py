@@ -76,7 +76,7 @@ def validate(config: ValidateConfig) -> ValidationReport:
     """
     trained = load_model(resolve_user_path(config.checkpoint), device=choose_device(config.accelerator))
     data = _data_config(config, trained)
-    index = read_split(data, config.split.value)
+    index = read_split(data, config.split.value, trained.task.labels)
     _check_classes(index, trained)
     out = claim_output(resolve_user_path(config.out)) if config.out is not None else None
     device = next(trained.model.parameters()).device
@@ -149,7 +149,7 @@ def _write(
         out,
         index,
         shown.detections,
-        shown.metrics,
+        shown.metrics.main,
         class_names=index.class_names,
         read=partial(read_image, exif=trained.exif_orientation),
     )

@@ -19,6 +19,7 @@ import torch
 
 from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.data.batch import Targets
+from lucid_yolo.data.labels.base import LabelSpec
 from lucid_yolo.data.statistics import MIN_ROWS
 from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.perf.machine import describe_machine, find_accelerators
@@ -28,7 +29,7 @@ from lucid_yolo.tasks import get_task
 SWITCH_SECONDS = 5e-4
 """Python's threads wait that long for each other; at its usual 5 ms a step of a thousand calls would stand still."""
 
-CLASSES = 80  # the data is not read yet; only the last convolutions depend on it
+SPEC = LabelSpec(80)  # the data is not read yet; only the last convolutions depend on it
 AUTOCAST = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
 
 
@@ -70,9 +71,9 @@ def _step(config: RootConfig, plan: RunPlan, device: torch.device) -> None:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS starts
     task, batch, size = get_task(config.task.name), config.data.batch_size, config.data.image_size
     with torch.random.fork_rng(devices=[]):  # random numbers belong to the run
-        model = task.build_model(config.model, CLASSES)
+        model = task.build_model(config.model, SPEC)
     model = model.to(device).to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
-    loss = task.build_loss(config.task, CLASSES, size).to(device)
+    loss = task.build_loss(config.task, SPEC, size).to(device)
     images = torch.zeros(batch, 3, size, size, device=device).contiguous(memory_format=torch.channels_last)
     targets = Targets(
         image_index=torch.zeros(MIN_ROWS, dtype=torch.int64),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,6 +134,24 @@ class BoxMetrics:
             "invalid_detections": self.invalid,
             "classes": classes,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class SplitMetrics:
+    """Scores of a split by what is compared.
+
+    Attributes:
+        main: of what the task is about; curves and confusion are drawn of it.
+        beside: further ones by name, such as "box".
+    """
+
+    main: BoxMetrics
+    beside: Mapping[str, BoxMetrics] = field(default_factory=dict)
+
+    def as_dict(self, class_names: Sequence[str]) -> dict[str, object]:
+        """Plain containers for a JSON report: the main scores, and the others under their names."""
+        others = {name: metrics.as_dict(class_names) for name, metrics in self.beside.items()}
+        return {**self.main.as_dict(class_names), **others}
 
 
 def _divide(numerator: NDArray[np.int64], denominator: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -17,6 +17,7 @@ from torch.optim import optimizer as torch_optimizers
 
 from lucid_yolo.config.errors import ConfigError
 from lucid_yolo.config.schema import OnUnmet, RootConfig
+from lucid_yolo.data.labels.base import LabelSpec
 from lucid_yolo.optim.musgd import MuSGD
 from lucid_yolo.perf.flag import Flag, find_flags
 from lucid_yolo.perf.live import LiveFacts, ModuleFacts
@@ -98,7 +99,9 @@ def _fallen(row: PlanRow, flag: Flag, rules: Sequence[Rule], facts: Facts) -> Pl
 
 def describe(built: Built) -> LiveFacts:
     """Look at the objects of a fit for everything that a rule asks about."""
-    stock_loss = get_task(built.config.task.name).build_loss(built.config.task, 1, built.config.data.image_size)
+    stock_loss = get_task(built.config.task.name).build_loss(
+        built.config.task, LabelSpec(1), built.config.data.image_size
+    )
     return LiveFacts(
         network=describe_module(built.network, built.device),
         loss=describe_module(built.loss, built.device),

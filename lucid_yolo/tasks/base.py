@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import nn
 
 from lucid_yolo.config.schema import ModelConfig, TaskConfig, TaskName
 from lucid_yolo.data.index import SplitIndex
-from lucid_yolo.nn.predictions import Predictions
+from lucid_yolo.data.labels.base import LabelKind, LabelSpec
 from lucid_yolo.ops.detections import Detections
 from lucid_yolo.ops.letterbox import Letterbox
 
 if TYPE_CHECKING:  # the evaluators are slow to import, and training alone needs none
     from lucid_yolo.eval.columns import ImageDetections
-    from lucid_yolo.eval.metrics import BoxMetrics
+    from lucid_yolo.eval.metrics import SplitMetrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,7 @@ class Task(Protocol):
 
     Attributes:
         name: of the task.
+        labels: what it learns of an object beside its box and class.
         part_names: terms of the loss, in the order of its ``parts``.
         metric_names: scores of one decoder, in the order in which they are shown.
         primary: the score, of the first decoder, by which the best checkpoint is chosen.
@@ -45,6 +46,9 @@ class Task(Protocol):
 
     @property
     def name(self) -> TaskName: ...  # noqa: D102 - the attributes are described above
+
+    @property
+    def labels(self) -> LabelKind: ...  # noqa: D102
 
     @property
     def part_names(self) -> tuple[str, ...]: ...  # noqa: D102
@@ -58,20 +62,20 @@ class Task(Protocol):
     @property
     def decoders(self) -> tuple[Decoder, ...]: ...  # noqa: D102
 
-    def build_model(self, config: ModelConfig, num_classes: int) -> nn.Module:
-        """Build the network, which maps images (B, 3, S, S) to ``Predictions``."""
+    def build_model(self, config: ModelConfig, spec: LabelSpec) -> nn.Module:
+        """Build the network, which maps images (B, 3, S, S) to predictions."""
         ...
 
     def class_rows(self, model: nn.Module) -> tuple[str, ...]:
         """Names of the parameters of a network that have one row a class, in the order of the classes."""
         ...
 
-    def build_loss(self, config: TaskConfig, num_classes: int, image_size: int) -> nn.Module:
-        """Build the objective, which maps ``Predictions`` and ``Targets`` to ``total`` and ``parts``.
+    def build_loss(self, config: TaskConfig, spec: LabelSpec, image_size: int) -> nn.Module:
+        """Build the objective, which maps predictions and ``Targets`` to ``total`` and ``parts``.
 
         Args:
             config: gains and rules of the assignment.
-            num_classes: C.
+            spec: classes, and what else the labels ask for.
             image_size: side of the training canvas in pixels.
         """
         ...
@@ -87,7 +91,7 @@ class Task(Protocol):
         ...
 
     def decode(
-        self, decoder: Decoder, predictions: Predictions, letterboxes: Sequence[Letterbox], image_size: int
+        self, decoder: Decoder, predictions: Any, letterboxes: Sequence[Letterbox], image_size: int
     ) -> list[Detections]:
         """Turn raw predictions into the detections of each picture, in its own frame.
 
@@ -99,10 +103,10 @@ class Task(Protocol):
         """
         ...
 
-    def evaluate(self, index: SplitIndex, detections: ImageDetections) -> BoxMetrics:
+    def evaluate(self, index: SplitIndex, detections: ImageDetections) -> SplitMetrics:
         """Score the detections of a split."""
         ...
 
-    def metric_values(self, metrics: BoxMetrics) -> dict[str, float]:
+    def metric_values(self, metrics: SplitMetrics) -> dict[str, float]:
         """Pick the scores by name, one for each of ``metric_names``."""
         ...

@@ -6,7 +6,8 @@ import numpy as np
 import torch
 
 from lucid_yolo.data.collate import ValItem, collate, collate_val
-from lucid_yolo.data.sample import Objects, Sample
+from lucid_yolo.data.objects import Objects
+from lucid_yolo.data.sample import Sample
 from lucid_yolo.ops.letterbox import letterbox_for
 
 

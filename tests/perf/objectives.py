@@ -7,6 +7,7 @@ from torch import Tensor
 
 from lucid_yolo.config.schema import TaskConfig, TaskName
 from lucid_yolo.data.batch import Targets
+from lucid_yolo.data.labels.base import LabelSpec
 from lucid_yolo.losses.detection import DetectionLoss
 from lucid_yolo.nn.model import Detector, Scale
 from lucid_yolo.tasks import get_task
@@ -18,7 +19,7 @@ def make_objective(image_size: int, *, device: str = "cpu") -> tuple[Detector, D
     """A detector of a few thousand parameters and the loss of its task."""
     torch.manual_seed(0)
     network = Detector(Scale("tiny", 0.5, 0.125, 128), CLASSES)
-    loss = get_task(TaskName.DETECT).build_loss(TaskConfig(name=TaskName.DETECT), CLASSES, image_size)
+    loss = get_task(TaskName.DETECT).build_loss(TaskConfig(name=TaskName.DETECT), LabelSpec(CLASSES), image_size)
     assert isinstance(loss, DetectionLoss)
     return network.to(device, memory_format=torch.channels_last), loss.to(device)
 

@@ -16,6 +16,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from lucid_yolo.config.errors import ConfigError
 from lucid_yolo.config.regions import REGIONS
 from lucid_yolo.config.schema import CompileName, OnUnmet, TaskName
+from lucid_yolo.data.labels.base import LabelSpec
 from lucid_yolo.losses.detection import DetectionLoss
 from lucid_yolo.nn.model import Detector, Scale
 from lucid_yolo.optim.musgd import MuSGD
@@ -66,7 +67,7 @@ def make_built() -> Built:
     return Built(
         config=config,
         network=network,
-        loss=get_task(TaskName.DETECT).build_loss(config.task, 3, 64),
+        loss=get_task(TaskName.DETECT).build_loss(config.task, LabelSpec(3), 64),
         optimizer=MuSGD(network.parameters(), lr=0.01),
         module=Module(),
         module_class=Module,

@@ -9,6 +9,7 @@ import torch
 from lucid_yolo.config.schema import ModelConfig, TaskConfig, TaskName
 from lucid_yolo.data.batch import Targets
 from lucid_yolo.data.index import SplitIndex
+from lucid_yolo.data.labels.base import LabelSpec
 from lucid_yolo.losses.detection import DetectionLoss, stack_branches
 from lucid_yolo.nn.predictions import BranchPredictions, Predictions
 from lucid_yolo.ops.anchors import make_anchors
@@ -84,7 +85,10 @@ def test_names_that_reports_rely_on() -> None:
 def test_model_and_loss_overfit_two_pictures() -> None:
     torch.manual_seed(0)
     task, size = get_task(TaskName.DETECT), 64
-    model, loss = task.build_model(NANO, CLASSES), task.build_loss(TaskConfig(name=TaskName.DETECT), CLASSES, size)
+    model, loss = (
+        task.build_model(NANO, LabelSpec(CLASSES)),
+        task.build_loss(TaskConfig(name=TaskName.DETECT), LabelSpec(CLASSES), size),
+    )
     assert isinstance(loss, DetectionLoss)
     task.set_epoch(loss, 4, 10)
     images = torch.rand(2, 3, size, size)

@@ -1,4 +1,4 @@
-"""Readers: one module a data format, each with ``read(config, split) -> SplitIndex``."""
+"""Readers: one module a data format, each with ``read(config, split, labels) -> SplitIndex``."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import cast
 from lucid_yolo.config.errors import ConfigError, DataError
 from lucid_yolo.config.schema import DataConfig
 from lucid_yolo.data.index import SplitIndex
+from lucid_yolo.data.labels.base import LabelKind
 from lucid_yolo.data.readers.matching import class_mismatch, shared_images
 from lucid_yolo.data.readers.settings import SPLITS, Split
 
-_SHARED_MODULES = frozenset({"columns", "layout", "matching", "problems", "settings", "sizes", "yolo_files"})
+_SHARED_MODULES = frozenset({"columns", "layout", "parsers", "matching", "problems", "settings", "sizes", "yolo_files"})
 
 
 def formats() -> tuple[str, ...]:
@@ -21,8 +22,13 @@ def formats() -> tuple[str, ...]:
     return tuple(sorted({m.name for m in pkgutil.iter_modules(__path__)} - _SHARED_MODULES))
 
 
-def read_split(config: DataConfig, split: Split) -> SplitIndex:
+def read_split(config: DataConfig, split: Split, labels: LabelKind = LabelKind.BOXES) -> SplitIndex:
     """Read one split.
+
+    Args:
+        config: where it is.
+        split: which one.
+        labels: what is read of an object beside its box and class.
 
     Raises:
         ConfigError: unknown format, or settings that the format does not have.
@@ -31,17 +37,17 @@ def read_split(config: DataConfig, split: Split) -> SplitIndex:
     if config.format not in formats():
         raise ConfigError([f"data.format={config.format}: no such reader; allowed: {', '.join(formats())}"])
     reader = import_module(f"{__name__}.{config.format}")
-    return cast(SplitIndex, reader.read(config, split))
+    return cast(SplitIndex, reader.read(config, split, labels))
 
 
-def read_splits(config: DataConfig) -> tuple[SplitIndex, SplitIndex]:
+def read_splits(config: DataConfig, labels: LabelKind = LabelKind.BOXES) -> tuple[SplitIndex, SplitIndex]:
     """Read the training and the validation split and check that they belong together.
 
     Raises:
         ConfigError: as :func:`read_split`.
         DataError: as :func:`read_split`, or the splits have different classes.
     """
-    train, val = (read_split(config, split) for split in SPLITS)
+    train, val = (read_split(config, split, labels) for split in SPLITS)
     for problem in class_mismatch(train, val):
         raise DataError(problem)
     return train, replace(val, notes=val.notes + shared_images(train, val))

@@ -16,8 +16,11 @@ from numpy.typing import NDArray
 from lucid_yolo.config.errors import DataError
 from lucid_yolo.config.schema import BadImages, DataConfig
 from lucid_yolo.data.index import SplitIndex
+from lucid_yolo.data.labels.base import KeypointSpec, LabelKind
 from lucid_yolo.data.readers.columns import ObjectRows, SplitFacts, build_index
 from lucid_yolo.data.readers.layout import find_annotations, find_images
+from lucid_yolo.data.readers.parsers import get_parser
+from lucid_yolo.data.readers.parsers.base import LabelParser, Parsed, UnusableLabelError
 from lucid_yolo.data.readers.problems import LabelError, Problems, allowed_ids, counted, some
 from lucid_yolo.data.readers.settings import Split, check_options
 from lucid_yolo.data.readers.sizes import missing_files, read_headers, size_conflict
@@ -43,7 +46,7 @@ class _Images:
     positions: dict[int, int]  # from image id
 
 
-def read(config: DataConfig, split: Split) -> SplitIndex:
+def read(config: DataConfig, split: Split, labels: LabelKind) -> SplitIndex:
     """Read one split.
 
     Raises:
@@ -51,17 +54,17 @@ def read(config: DataConfig, split: Split) -> SplitIndex:
         DataError: files not found or ambiguous, or labels that cannot be used; all problems of a file at once.
     """
     check_options(config, allowed=())
-    return read_annotations(find_annotations(config, split), config, split)
+    return read_annotations(find_annotations(config, split), config, split, labels)
 
 
-def read_annotations(source: Path, config: DataConfig, split: Split) -> SplitIndex:
+def read_annotations(source: Path, config: DataConfig, split: Split, labels: LabelKind) -> SplitIndex:
     """Read an annotation file; its images are found next to it.
 
     Raises:
         DataError: as :func:`read`.
     """
     document = _load(source)
-    problems = Problems(str(source))
+    problems, parser = Problems(str(source)), get_parser(labels)
     categories = _read_categories(document["categories"], problems)
     images = _read_images(document["images"], problems)
     problems.raise_if_any()  # ids that are wrong make every annotation wrong
@@ -74,7 +77,8 @@ def read_annotations(source: Path, config: DataConfig, split: Split) -> SplitInd
             f"data.{split}_images=FOLDER picks another folder",
             images=sorted(set(paths) - set(missing)),
         )
-    rows = _read_objects(document["annotations"], categories, images, problems)
+    rows = _read_objects(document["annotations"], categories, images, parser, problems)
+    keypoints = _read_keypoints(document["categories"], parser, problems)
     sizes, unreadable, notes = _displayed_sizes(paths, images, config, problems)
     problems.raise_if_any(paths)
     facts = SplitFacts(
@@ -85,11 +89,13 @@ def read_annotations(source: Path, config: DataConfig, split: Split) -> SplitInd
         paths=tuple(paths),
         image_ids=np.asarray(images.ids, np.int64),
         sizes=sizes,
+        keypoints=keypoints,
     )
     return build_index(
         facts,
         _without(rows, unreadable),
         where=lambda image, key: f"annotation {key} ({images.names[image]})",
+        pack=parser.pack,
         notes=notes,
     )
 
@@ -191,7 +197,17 @@ def _read_size(record: dict[str, Any]) -> tuple[int, int] | None:
     return width, height
 
 
-def _read_objects(records: list[Any], categories: _Categories, images: _Images, problems: Problems) -> ObjectRows:
+def _read_keypoints(records: list[Any], parser: LabelParser, problems: Problems) -> KeypointSpec | None:
+    try:
+        return parser.coco_keypoints(records)
+    except UnusableLabelError as error:
+        problems.add(f"categories: {error}")
+        return None
+
+
+def _read_objects(
+    records: list[Any], categories: _Categories, images: _Images, parser: LabelParser, problems: Problems
+) -> ObjectRows:
     rows = ObjectRows()
     for number, record in enumerate(records):
         if not isinstance(record, dict):
@@ -208,12 +224,13 @@ def _read_objects(records: list[Any], categories: _Categories, images: _Images, 
         if label is None:
             problems.add(f"{where}: {_shown(record, 'category_id')}; allowed: {allowed_ids(categories.ids)}")
             continue
-        box = _read_box(record, where, problems)
+        parsed = _parsed(record, parser, where, problems)
+        box = (parsed.box or _read_box(record, where, problems)) if parsed is not None else None
         crowd = record.get("iscrowd")  # null and absent mean no crowd
         if crowd not in (0, 1, None):
             problems.add(f"{where}: iscrowd is {crowd!r}; allowed: 0 and 1")
             continue
-        if box is None:
+        if parsed is None or box is None:
             continue
         area = record.get("area")
         usable = isinstance(area, int | float) and math.isfinite(area) and area >= 0
@@ -223,7 +240,16 @@ def _read_objects(records: list[Any], categories: _Categories, images: _Images, 
         rows.crowd.append(bool(crowd))
         rows.areas.append(float(area) if usable and area is not None else math.nan)
         rows.keys.append(key if isinstance(key, int) else number)
+        rows.labels.append(parsed.value)
     return rows
+
+
+def _parsed(record: dict[str, Any], parser: LabelParser, where: str, problems: Problems) -> Parsed | None:
+    try:
+        return parser.coco(record)
+    except UnusableLabelError as error:
+        problems.add(f"{where}: {error}")
+        return None
 
 
 def _read_box(record: dict[str, Any], where: str, problems: Problems) -> tuple[float, float, float, float] | None:
@@ -291,4 +317,5 @@ def _without(rows: ObjectRows, unreadable: set[int]) -> ObjectRows:
         [rows.crowd[i] for i in kept],
         [rows.areas[i] for i in kept],
         [rows.keys[i] for i in kept],
+        [rows.labels[i] for i in kept],
     )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lucid_yolo.data.index import SplitIndex
+from lucid_yolo.data.labels.base import KeypointSpec, Labels
 from lucid_yolo.data.readers.problems import LabelError, counted, some
 
 _OVERHANG = 0.5  # pixels: a box that reaches out by less is rounding, clipped without a word
@@ -25,6 +27,7 @@ class ObjectRows:
         crowd: regions of many objects.
         areas: square pixels, NaN where the file has none.
         keys: what names an object in its file: annotation id or line number.
+        labels: as the parser of their kind made them.
     """
 
     image: list[int] = field(default_factory=list)
@@ -33,6 +36,7 @@ class ObjectRows:
     crowd: list[bool] = field(default_factory=list)
     areas: list[float] = field(default_factory=list)
     keys: list[int] = field(default_factory=list)
+    labels: list[Any] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.image)
@@ -49,10 +53,16 @@ class SplitFacts:
     paths: tuple[str, ...]
     image_ids: NDArray[np.int64]
     sizes: NDArray[np.int32]
+    keypoints: KeypointSpec | None = None
 
 
 def build_index(
-    facts: SplitFacts, rows: ObjectRows, *, where: Callable[[int, int], str], notes: Sequence[str] = ()
+    facts: SplitFacts,
+    rows: ObjectRows,
+    *,
+    where: Callable[[int, int], str],
+    pack: Callable[[Sequence[Any]], Labels | None],
+    notes: Sequence[str] = (),
 ) -> SplitIndex:
     """Clean the boxes, sort the objects by image and count what a user should know.
 
@@ -62,6 +72,7 @@ def build_index(
         facts: images and classes.
         rows: objects as parsed, all numbers finite, no negative sides.
         where: name of an object for a note, from the position of its image and its key.
+        pack: makes the labels of the split.
         notes: what the reader itself has to say.
 
     Raises:
@@ -108,6 +119,8 @@ def build_index(
         classes=classes,
         crowd=crowd,
         areas=np.where(np.isnan(areas), box_areas, areas).astype(np.float32),
+        labels=pack([rows.labels[i] for i in kept.tolist()]),
+        keypoints=facts.keypoints,
         notes=tuple(all_notes),
     )
 

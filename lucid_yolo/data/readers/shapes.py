@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from lucid_yolo.config.errors import ConfigError, DataError
 from lucid_yolo.config.schema import DataConfig
 from lucid_yolo.data.index import SplitIndex
+from lucid_yolo.data.labels.base import LabelKind
 from lucid_yolo.data.readers.coco import read_annotations
 from lucid_yolo.data.readers.settings import SPLITS, Split, check_options
 from lucid_yolo.data.shapes.cache import ShapesSpec, annotation_file, ensure_shapes, image_folder
@@ -15,7 +16,7 @@ _LEAST = {"num_train": 1, "num_val": 1, "image_size": 64, "image_height": 0, "ma
 _PATH_KEYS = ("root", "train", "val", "test", "train_images", "val_images", "test_images")
 
 
-def read(config: DataConfig, split: Split) -> SplitIndex:
+def read(config: DataConfig, split: Split, labels: LabelKind) -> SplitIndex:
     """Read one split of the embedded set; ``data.options``: ``ShapesSpec``.
 
     Raises:
@@ -27,7 +28,7 @@ def read(config: DataConfig, split: Split) -> SplitIndex:
     folder = ensure_shapes(_spec(config))
     images = str(image_folder(folder, split))
     located = replace(config, root=str(folder), train_images=images, val_images=images, options={})
-    return read_annotations(annotation_file(folder, split), located, split)
+    return read_annotations(annotation_file(folder, split), located, split, labels)
 
 
 def _spec(config: DataConfig) -> ShapesSpec:

@@ -9,6 +9,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +17,11 @@ from numpy.typing import NDArray
 from lucid_yolo.config.errors import DataError
 from lucid_yolo.config.schema import BadImages, DataConfig
 from lucid_yolo.data.index import SplitIndex
+from lucid_yolo.data.labels.base import LabelKind
 from lucid_yolo.data.readers.columns import ObjectRows, SplitFacts, build_index
 from lucid_yolo.data.readers.layout import refuse_image_keys
+from lucid_yolo.data.readers.parsers import get_parser
+from lucid_yolo.data.readers.parsers.base import Box, LabelParser, Parsed, UnusableLabelError
 from lucid_yolo.data.readers.problems import LabelError, Problems, counted, some
 from lucid_yolo.data.readers.settings import Split, check_options
 from lucid_yolo.data.readers.sizes import missing_files, read_headers
@@ -26,16 +30,15 @@ from lucid_yolo.data.readers.yolo_files import DataYaml, label_path, list_images
 _ROUNDING = 1e-4  # beyond 0 and 1, from writing few decimals
 _PIXELS = 2.0  # no fraction is as large as this, a pixel nearly always is
 
-_Box = tuple[float, float, float, float]
-
 
 @dataclass(slots=True)
 class _Line:
-    """One parsed line; the box is xyxy in fractions of the picture."""
+    """One parsed line, in fractions of the picture."""
 
     number: int
     label: int
-    box: _Box
+    box: Box
+    value: Any
 
 
 @dataclass(slots=True)
@@ -48,7 +51,7 @@ class _Tally:
     duplicates: list[str] = field(default_factory=list)
 
 
-def read(config: DataConfig, split: Split) -> SplitIndex:
+def read(config: DataConfig, split: Split, labels: LabelKind) -> SplitIndex:
     """Read one split.
 
     Raises:
@@ -61,22 +64,26 @@ def read(config: DataConfig, split: Split) -> SplitIndex:
     images, source = list_images(data, config, split)
     problems = Problems(f"the {split} split of {data.file}")
     sizes, unreadable, notes = _read_sizes(images, config, problems)
-    labels = [label_path(image) for image in images]
-    absent = set(missing_files(labels))
+    files, parser = [label_path(image) for image in images], get_parser(labels)
+    absent = set(missing_files(files))
     if len(absent) == len(images):
         raise LabelError(
-            f"{source}: none of the {counted(len(images), 'image')} has a label file; looked for {labels[0]} and so on "
+            f"{source}: none of the {counted(len(images), 'image')} has a label file; looked for {files[0]} and so on "
             f"(the folder 'images' in a path becomes 'labels'; without it, labels lie beside the images)",
             images=images,
         )
+    try:
+        keypoints = parser.yolo_keypoints(data.keypoint_shape, data.keypoint_flip)
+    except UnusableLabelError as error:
+        raise LabelError(f"{data.file}: {error}", images=images) from None
     tally = _Tally()
     rows = ObjectRows()
-    for position, label_file in enumerate(labels):
+    for position, label_file in enumerate(files):
         if label_file in absent:
             continue
-        lines = _read_lines(label_file, data, tally, problems)
+        lines = _read_lines(label_file, data, parser, tally, problems)
         if position not in unreadable:
-            _append(rows, position, lines, sizes[position])
+            _append(rows, position, lines, sizes[position], parser)
     if tally.bad_classes and min(tally.classes) == 1 and max(tally.classes) == len(data.names):
         problems.hint(f"The labels look 1-based: they use 1 to {len(data.names)}, and classes count from 0.")
     problems.raise_if_any(images)
@@ -88,9 +95,12 @@ def read(config: DataConfig, split: Split) -> SplitIndex:
         paths=tuple(images),
         image_ids=np.arange(len(images), dtype=np.int64),
         sizes=sizes,
+        keypoints=keypoints,
     )
-    notes = [*data.notes, *notes, *_tally_notes(tally, images, labels, absent)]
-    return build_index(facts, rows, where=lambda image, key: f"{labels[image]} line {key}", notes=notes)
+    notes = [*data.notes, *notes, *_tally_notes(tally, images, files, absent)]
+    return build_index(
+        facts, rows, where=lambda image, key: f"{files[image]} line {key}", pack=parser.pack, notes=notes
+    )
 
 
 def _read_sizes(
@@ -118,7 +128,7 @@ def _read_sizes(
     )
 
 
-def _read_lines(file: str, data: DataYaml, tally: _Tally, problems: Problems) -> list[_Line]:
+def _read_lines(file: str, data: DataYaml, parser: LabelParser, tally: _Tally, problems: Problems) -> list[_Line]:
     try:
         with open(file, encoding="utf-8-sig") as stream:
             texts = stream.read().splitlines()
@@ -137,9 +147,9 @@ def _read_lines(file: str, data: DataYaml, tally: _Tally, problems: Problems) ->
         seen[fields] = number
         where = f"{file} line {number}"
         label = _read_class(fields[0], len(data.names), where, tally, problems)
-        box = _read_box(fields, data, where, tally, problems)
-        if label is not None and box is not None:
-            lines.append(_Line(number, label, box))
+        parsed = _read_label(fields, data, parser, where, tally, problems)
+        if label is not None and parsed is not None and parsed.box is not None:
+            lines.append(_Line(number, label, parsed.box, parsed.value))
     return lines
 
 
@@ -160,34 +170,29 @@ def _read_class(text: str, count: int, where: str, tally: _Tally, problems: Prob
     return label
 
 
-def _read_box(fields: Sequence[str], data: DataYaml, where: str, tally: _Tally, problems: Problems) -> _Box | None:
-    count = len(fields)
-    with_keypoints = data.keypoint_values > 0 and count == 5 + data.keypoint_values
-    polygon = not with_keypoints and count >= 7 and count % 2 == 1
-    if count != 5 and not polygon and not with_keypoints:
-        problems.add(
-            f"{where}: {counted(count, 'field')}; allowed: 5 (class x_center y_center width height), or 7, 9, ... "
-            f"(class and the corners of a polygon)"
-        )
-        return None
+def _read_label(
+    fields: Sequence[str], data: DataYaml, parser: LabelParser, where: str, tally: _Tally, problems: Problems
+) -> Parsed | None:
     try:
-        values = [float(text) for text in (fields[1:] if polygon else fields[1:5])]
+        values = [float(text) for text in fields[1:]]
     except ValueError:
         problems.add(f"{where}: {' '.join(fields[1:5])!r} are not all numbers")
         return None
-    for value in values:
+    try:
+        parsed = parser.yolo(values, data.keypoint_shape)
+    except UnusableLabelError as error:
+        problems.add(f"{where}: {counted(len(fields), 'field')}; {error}")
+        return None
+    for value in parser.yolo_coordinates(values, data.keypoint_shape):
         if not -_ROUNDING <= value <= 1 + _ROUNDING:  # also refuses nan
             pixels = "; it looks like pixels: divide x by the width and y by the height" if value >= _PIXELS else ""
             problems.add(f"{where}: coordinate {value:g}; allowed: 0 to 1, fractions of the picture{pixels}")
             return None
-    if polygon:
-        tally.polygons += 1
-        return min(values[::2]), min(values[1::2]), max(values[::2]), max(values[1::2])
-    x, y, width, height = values
-    return x - width / 2, y - height / 2, x + width / 2, y + height / 2
+    tally.polygons += parsed.simplified
+    return parsed
 
 
-def _append(rows: ObjectRows, image: int, lines: Sequence[_Line], size: NDArray[np.int32]) -> None:
+def _append(rows: ObjectRows, image: int, lines: Sequence[_Line], size: NDArray[np.int32], parser: LabelParser) -> None:
     width, height = size.tolist()
     for line in lines:
         x1, y1, x2, y2 = line.box
@@ -197,6 +202,7 @@ def _append(rows: ObjectRows, image: int, lines: Sequence[_Line], size: NDArray[
         rows.crowd.append(False)
         rows.areas.append(math.nan)
         rows.keys.append(line.number)
+        rows.labels.append(parser.scaled(line.value, width, height))
 
 
 def _tally_notes(tally: _Tally, images: Sequence[str], labels: Sequence[str], absent: set[str]) -> list[str]:

@@ -32,7 +32,8 @@ class DataYaml:
         base: folder that the paths of the splits are relative to.
         names: one name a class.
         splits: paths of each split, as written.
-        keypoint_values: numbers that follow the box on a line of a key-point data set; 0 for others.
+        keypoint_shape: points an object and numbers a point that follow the box on a line of a key-point data set.
+        keypoint_flip: position that each point takes in a mirrored picture, as written; None: not stated.
         notes: what a user should know about it.
     """
 
@@ -40,7 +41,8 @@ class DataYaml:
     base: Path
     names: tuple[str, ...]
     splits: dict[str, tuple[str, ...]]
-    keypoint_values: int
+    keypoint_shape: tuple[int, int] | None
+    keypoint_flip: tuple[int, ...] | None
     notes: tuple[str, ...]
 
 
@@ -57,12 +59,14 @@ def read_data_yaml(config: DataConfig) -> DataYaml:
     names = _read_names(document, problems)
     splits = _read_splits(document, problems)
     shape = document.get("kpt_shape")
-    keypoint_values = 0
+    keypoint_shape = None
     if isinstance(shape, list) and len(shape) == 2 and all(isinstance(value, int) for value in shape):
-        keypoint_values = shape[0] * shape[1]
+        keypoint_shape = (int(shape[0]), int(shape[1]))
+    flip = document.get("flip_idx")
+    whole = isinstance(flip, list) and all(isinstance(value, int) for value in flip)
     base, notes = _base_folder(file, document.get("path"), problems)
     problems.raise_if_any()
-    return DataYaml(file, base, names, splits, keypoint_values, notes)
+    return DataYaml(file, base, names, splits, keypoint_shape, tuple(flip) if whole and flip else None, notes)
 
 
 def list_images(data: DataYaml, config: DataConfig, split: Split) -> tuple[list[str], str]:

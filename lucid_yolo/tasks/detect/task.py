@@ -11,6 +11,7 @@ from torch import nn
 
 from lucid_yolo.config.schema import ModelConfig, TaskConfig, TaskName
 from lucid_yolo.data.index import SplitIndex
+from lucid_yolo.data.labels.base import LabelKind, LabelSpec
 from lucid_yolo.losses.detection import PART_NAMES, DetectionLoss
 from lucid_yolo.nn.heads.detect import Stem
 from lucid_yolo.nn.model import Detector, Scale
@@ -23,7 +24,7 @@ from lucid_yolo.tasks.detect.decode import decode_one_to_many, decode_one_to_one
 
 if TYPE_CHECKING:
     from lucid_yolo.eval.columns import ImageDetections
-    from lucid_yolo.eval.metrics import BoxMetrics
+    from lucid_yolo.eval.metrics import SplitMetrics
 
 ONE_TO_ONE = Decoder("one_to_one", "")
 ONE_TO_MANY = Decoder("one_to_many", "_nms")
@@ -39,14 +40,15 @@ class DetectTask:
     """Detection; see ``Task`` for what each attribute and method is."""
 
     name: TaskName = TaskName.DETECT
+    labels: LabelKind = LabelKind.BOXES
     part_names: tuple[str, ...] = PART_NAMES
     metric_names: tuple[str, ...] = ("box_ap", "box_ap50")
     primary: str = "box_ap"
     decoders: tuple[Decoder, ...] = (ONE_TO_ONE, ONE_TO_MANY)
 
-    def build_model(self, config: ModelConfig, num_classes: int) -> Detector:
+    def build_model(self, config: ModelConfig, spec: LabelSpec) -> Detector:
         """Build the detector of a variant."""
-        return Detector(Scale.from_config(config), num_classes, detach_one_to_one=config.detach_one_to_one)
+        return Detector(Scale.from_config(config), spec.num_classes, detach_one_to_one=config.detach_one_to_one)
 
     def class_rows(self, model: nn.Module) -> tuple[str, ...]:
         """Weights and biases of the last convolution of each class stem."""
@@ -55,9 +57,9 @@ class DetectTask:
         rows = {id(parameter) for stem in stems for parameter in stem[-1].parameters()}
         return tuple(name for name, parameter in model.named_parameters() if id(parameter) in rows)
 
-    def build_loss(self, config: TaskConfig, num_classes: int, image_size: int) -> DetectionLoss:
+    def build_loss(self, config: TaskConfig, spec: LabelSpec, image_size: int) -> DetectionLoss:
         """Build assignment and loss for a training canvas of ``image_size`` pixels."""
-        return DetectionLoss(num_classes, _anchors(image_size), config.loss, config.assigner)
+        return DetectionLoss(spec.num_classes, _anchors(image_size), config.loss, config.assigner)
 
     def set_epoch(self, loss: nn.Module, epoch: int, max_epochs: int) -> None:
         """Set the weight of the two branches."""
@@ -73,15 +75,16 @@ class DetectTask:
             decoded = decode_one_to_many(predictions.one_to_many, _anchors(image_size))
         return to_detections(decoded, letterboxes)
 
-    def evaluate(self, index: SplitIndex, detections: ImageDetections) -> BoxMetrics:
+    def evaluate(self, index: SplitIndex, detections: ImageDetections) -> SplitMetrics:
         """COCO box metrics in the frame of the original pictures."""
         from lucid_yolo.eval.coco import evaluate_boxes  # noqa: PLC0415 - slow to import
+        from lucid_yolo.eval.metrics import SplitMetrics  # noqa: PLC0415
 
-        return evaluate_boxes(index, detections)
+        return SplitMetrics(evaluate_boxes(index, detections))
 
-    def metric_values(self, metrics: BoxMetrics) -> dict[str, float]:
+    def metric_values(self, metrics: SplitMetrics) -> dict[str, float]:
         """AP at IoU 0.50:0.95 and at 0.5."""
-        return {"box_ap": metrics.ap, "box_ap50": metrics.ap50}
+        return {"box_ap": metrics.main.ap, "box_ap50": metrics.main.ap50}
 
 
 TASK: Task = DetectTask()

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from lucid_yolo.config.compose import compose, to_root
 from lucid_yolo.data.batch import Targets
+from lucid_yolo.data.labels.base import LabelSpec
 from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.optim.build import build_optimizer
 from lucid_yolo.optim.clip import clip_gradients
@@ -64,9 +65,11 @@ class Rig:
         self.config = to_root(compose(overrides))
         torch.manual_seed(0)
         task = get_task(self.config.task.name)
-        model = task.build_model(self.config.model, CLASSES).to(self.device, memory_format=torch.channels_last)
+        model = task.build_model(self.config.model, LabelSpec(CLASSES)).to(
+            self.device, memory_format=torch.channels_last
+        )
         self.model = model.train()
-        self.loss = task.build_loss(self.config.task, CLASSES, size).to(self.device)
+        self.loss = task.build_loss(self.config.task, LabelSpec(CLASSES), size).to(self.device)
         self.optimizer = build_optimizer(self.model, self.config.optimizer)
         self.parameters = list(self.model.parameters())
         self.optimizer.update_allowed = torch.ones((), dtype=torch.bool, device=self.device)

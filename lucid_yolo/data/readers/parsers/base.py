@@ -1,0 +1,82 @@
+"""What a reader asks about the labels of an object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from lucid_yolo.data.labels.base import KeypointSpec, Labels
+
+Box = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """One object of a file.
+
+    Attributes:
+        box: xyxy around it, in the units of the file; None: the file states its box in the usual place.
+        value: its label, which only the parser understands.
+        simplified: whether a polygon was read as the box around it.
+    """
+
+    box: Box | None
+    value: Any = None
+    simplified: bool = False
+
+
+class UnusableLabelError(ValueError):
+    """A label that cannot be used; its text is what is wrong and what is allowed, without the place."""
+
+
+class LabelParser(Protocol):
+    """Reads one kind of label from every format that has it."""
+
+    def coco(self, annotation: Mapping[str, Any]) -> Parsed:
+        """Read an annotation of COCO JSON, in pixels.
+
+        Raises:
+            UnusableLabelError: its label cannot be used.
+        """
+        ...
+
+    def coco_keypoints(self, categories: Sequence[Mapping[str, Any]]) -> KeypointSpec | None:
+        """What the categories of a COCO JSON say about key points; None where the kind has none.
+
+        Raises:
+            UnusableLabelError: they do not agree.
+        """
+        ...
+
+    def yolo(self, values: Sequence[float], keypoints: tuple[int, int] | None) -> Parsed:
+        """Read the numbers that follow the class on a line of a YOLO label file, fractions of the picture.
+
+        Args:
+            values: all of them; see ``yolo_coordinates``.
+            keypoints: points and numbers a point, as ``kpt_shape`` of data.yaml says.
+
+        Raises:
+            UnusableLabelError: they are not as many as the format has.
+        """
+        ...
+
+    def yolo_coordinates(self, values: Sequence[float], keypoints: tuple[int, int] | None) -> Sequence[float]:
+        """Those of the numbers that must be fractions of the picture."""
+        ...
+
+    def yolo_keypoints(self, keypoints: tuple[int, int] | None, flip: tuple[int, ...] | None) -> KeypointSpec | None:
+        """What a data.yaml says about key points; None where the kind has none.
+
+        Raises:
+            UnusableLabelError: it says nothing, or nothing that can be used.
+        """
+        ...
+
+    def scaled(self, value: Any, width: float, height: float) -> Any:
+        """A label in pixels, from fractions of a picture of that size."""
+        ...
+
+    def pack(self, values: Sequence[Any]) -> Labels | None:
+        """The labels of a split, in the order of its objects; None where the kind has none."""
+        ...
