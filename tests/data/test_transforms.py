@@ -10,17 +10,19 @@ import numpy as np
 import pytest
 
 from lucid_yolo.config.errors import ConfigError, DataError
+from lucid_yolo.data.objects import Objects
 from lucid_yolo.data.transforms import Transforms
 
 FLIPS = [{"_target_": "albumentations.HorizontalFlip", "p": 0.5}, {"_target_": "albumentations.VerticalFlip", "p": 0.5}]
 IMAGE = np.arange(32 * 32 * 3, dtype=np.uint32).reshape(32, 32, 3).astype(np.uint8)
 BOXES = np.array([[2, 4, 10, 8], [20, 20, 32, 30]], np.float32)
 CLASSES = np.array([7, 3])
+OBJECTS = Objects(BOXES, CLASSES)
 
 
 def test_two_flips_at_one_half_give_four_outcomes():
     transforms = Transforms(FLIPS)
-    outcomes = [transforms(IMAGE, BOXES, CLASSES, seed=seed)[1][0].tolist() for seed in range(80)]
+    outcomes = [transforms(IMAGE, OBJECTS, seed=seed)[1].boxes[0].tolist() for seed in range(80)]
     found = {tuple(np.rint(box).astype(int)) for box in outcomes}
     assert found == {(2, 4, 10, 8), (22, 4, 30, 8), (2, 24, 10, 28), (22, 24, 30, 28)}
     shares = [np.mean([tuple(np.rint(box).astype(int)) == one for box in outcomes]) for one in found]
@@ -29,25 +31,26 @@ def test_two_flips_at_one_half_give_four_outcomes():
 
 def test_a_seed_gives_the_same_sample_in_any_order_and_process():
     transforms = Transforms(FLIPS)
-    first = [transforms(IMAGE, BOXES, CLASSES, seed=seed)[0] for seed in range(6)]
+    first = [transforms(IMAGE, OBJECTS, seed=seed)[0] for seed in range(6)]
     again = pickle.loads(pickle.dumps(transforms))
     for seed in reversed(range(6)):
-        np.testing.assert_array_equal(again(IMAGE, BOXES, CLASSES, seed=seed)[0], first[seed])
+        np.testing.assert_array_equal(again(IMAGE, OBJECTS, seed=seed)[0], first[seed])
 
 
 def test_boxes_keep_their_classes_and_leave_with_the_picture():
     shift = {"_target_": "albumentations.Affine", "translate_px": {"x": -18, "y": 0}, "p": 1.0}
-    _, boxes, classes = Transforms([shift])(IMAGE, BOXES, CLASSES, seed=0)
-    np.testing.assert_allclose(boxes, [[2, 20, 14, 30]], atol=1e-4)
-    assert classes.tolist() == [3]
+    _, left = Transforms([shift])(IMAGE, OBJECTS, seed=0)
+    np.testing.assert_allclose(left.boxes, [[2, 20, 14, 30]], atol=1e-4)
+    assert left.classes.tolist() == [3]
 
 
 def test_pictures_without_objects_pass():
-    image, boxes, classes = Transforms(FLIPS)(IMAGE, np.zeros((0, 4), np.float32), np.zeros(0, np.int64), seed=0)
+    none = Objects(np.zeros((0, 4), np.float32), np.zeros(0, np.int64))
+    image, found = Transforms(FLIPS)(IMAGE, none, seed=0)
     assert image.shape == IMAGE.shape
-    assert boxes.shape == (0, 4)
-    assert classes.shape == (0,)
-    assert classes.dtype == np.int64
+    assert found.boxes.shape == (0, 4)
+    assert found.classes.shape == (0,)
+    assert found.classes.dtype == np.int64
 
 
 def test_pixel_transforms_leave_boxes_alone():
@@ -57,10 +60,10 @@ def test_pixel_transforms_leave_boxes_alone():
         "p": 1.0,
     }
     for listed in ([{"_target_": "albumentations.InvertImg", "p": 1.0}], [nested]):
-        image, boxes, classes = Transforms(listed)(IMAGE, BOXES, CLASSES, seed=1)
+        image, found = Transforms(listed)(IMAGE, OBJECTS, seed=1)
         assert (image != IMAGE).any()
-        np.testing.assert_allclose(boxes, BOXES, atol=1e-4)
-        assert classes.tolist() == CLASSES.tolist()
+        np.testing.assert_allclose(found.boxes, BOXES, atol=1e-4)
+        assert found.classes.tolist() == CLASSES.tolist()
 
 
 def test_an_empty_list_changes_nothing_and_imports_nothing():
@@ -69,9 +72,9 @@ def test_an_empty_list_changes_nothing_and_imports_nothing():
         "Transforms([]); sys.exit('albumentations' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-    image, boxes, _ = Transforms([])(IMAGE, BOXES, CLASSES, seed=0)
+    image, found = Transforms([])(IMAGE, OBJECTS, seed=0)
     assert image is IMAGE
-    assert boxes is BOXES
+    assert found is OBJECTS
 
 
 @pytest.mark.parametrize(
@@ -97,7 +100,7 @@ def test_refusals(entry, message):
 def test_a_transform_that_changes_the_size_is_refused():
     resize = {"_target_": "albumentations.Resize", "height": 16, "width": 16, "p": 1.0}
     with pytest.raises(DataError, match=r"turns a \(32, 32, 3\) uint8 picture into \(16, 16, 3\)"):
-        Transforms([resize])(IMAGE, BOXES, CLASSES, seed=0)
+        Transforms([resize])(IMAGE, OBJECTS, seed=0)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +115,7 @@ def test_a_transform_that_changes_the_size_is_refused():
 )
 def test_a_transform_that_fails_is_our_error(entry, message):
     with pytest.raises(DataError, match=r"data\.augment\.transforms " + message):
-        Transforms([entry])(IMAGE, BOXES, CLASSES, seed=0)
+        Transforms([entry])(IMAGE, OBJECTS, seed=0)
 
 
 def test_a_wrong_setting_is_one_line_without_a_link():
