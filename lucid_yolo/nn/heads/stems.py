@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -65,3 +66,43 @@ def flatten_levels(stems: Iterable[nn.Module], levels: Sequence[Tensor]) -> Tens
 def separate(levels: Sequence[Tensor], *, detach: bool) -> Sequence[Tensor]:
     """What the one-to-one branch reads: the features, without their gradient where it is to stop there."""
     return [level.detach() for level in levels] if detach else levels
+
+
+class Pair(NamedTuple):
+    """One output of both branches, (B, A, ...) each."""
+
+    one_to_many: Tensor
+    one_to_one: Tensor
+
+
+class StemPair(nn.Module):
+    """Stems of one further output, of both branches: a part of a head that can be called and recorded by itself.
+
+    Args:
+        channels: channels of the levels, finest first.
+        widths: channels inside the stems, one a level.
+        outputs: D, numbers at each anchor.
+        detach_one_to_one: stop the one-to-one branch's gradient at its input.
+    """
+
+    def __init__(
+        self, channels: Sequence[int], widths: Sequence[int], outputs: int, *, detach_one_to_one: bool
+    ) -> None:
+        super().__init__()
+        self.detach_one_to_one = detach_one_to_one
+        sizes = list(zip(channels, widths, strict=True))
+        self.one_to_many = nn.ModuleList(Stem(c, width, outputs) for c, width in sizes)
+        self.one_to_one = nn.ModuleList(Stem(c, width, outputs) for c, width in sizes)
+
+    def forward(self, levels: Sequence[Tensor]) -> Pair:
+        """Map features, finest first, to the outputs of both branches."""
+        one_to_many = self.finish(flatten_levels(self.one_to_many, levels))
+        return Pair(one_to_many, self.deployed(separate(levels, detach=self.detach_one_to_one)))
+
+    def deployed(self, levels: Sequence[Tensor]) -> Tensor:
+        """Map features, finest first, to the outputs of the one-to-one branch."""
+        return self.finish(flatten_levels(self.one_to_one, levels))
+
+    def finish(self, outputs: Tensor) -> Tensor:
+        """Turn (B, A, D) outputs of the stems into what the head hands out."""
+        raise NotImplementedError
