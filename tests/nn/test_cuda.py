@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from lucid_yolo.nn.max_pool import max_pool
-from lucid_yolo.nn.model import Detector
+from tests.nn.networks import NETWORKS, leaves, make_network
 from tests.nn.scales import SCALES
 
 pytestmark = pytest.mark.gpu
@@ -22,22 +22,22 @@ def deterministic(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.use_deterministic_algorithms(False)
 
 
-def gradients(images: torch.Tensor, dtype: torch.dtype) -> list[torch.Tensor]:
+def gradients(task: str, images: torch.Tensor, dtype: torch.dtype) -> list[torch.Tensor]:
     torch.manual_seed(0)
-    model = Detector(SCALES["n"], 8).cuda().to(memory_format=torch.channels_last)
+    model = make_network(task, SCALES["n"], 8).cuda().to(memory_format=torch.channels_last)
     torch.cuda.set_sync_debug_mode("error")
     with torch.autocast("cuda", dtype=dtype, enabled=dtype != torch.float32):
-        predictions = model(images)
-        loss = sum(t.float().square().mean() for branch in predictions for t in branch)
+        loss = sum(t.float().square().mean() for t in leaves(model(images)))
     loss.backward()
     torch.cuda.set_sync_debug_mode("default")
     return [p.grad for p in model.parameters()] + list(model.buffers())
 
 
+@pytest.mark.parametrize("task", NETWORKS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_pass_is_reproducible_and_never_synchronises(dtype: torch.dtype) -> None:
+def test_a_pass_is_reproducible_and_never_synchronises(task: str, dtype: torch.dtype) -> None:
     images = torch.rand(4, 3, 320, 320, device="cuda").to(memory_format=torch.channels_last)
-    one, other = gradients(images, dtype), gradients(images, dtype)
+    one, other = gradients(task, images, dtype), gradients(task, images, dtype)
     assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from lucid_yolo.nn.heads.detect import flatten_levels, hidden_width
+from lucid_yolo.nn.heads.stems import flatten_levels, hidden_width
 from lucid_yolo.nn.model import Detector, Scale
 from tests.nn.scales import SCALES, TINY
 

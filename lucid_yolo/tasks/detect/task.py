@@ -13,7 +13,7 @@ from lucid_yolo.config.schema import ModelConfig, TaskConfig, TaskName
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.labels.base import LabelKind, LabelSpec
 from lucid_yolo.losses.detection import PART_NAMES, DetectionLoss
-from lucid_yolo.nn.heads.detect import Stem
+from lucid_yolo.nn.heads.stems import Stem
 from lucid_yolo.nn.model import Detector, Scale
 from lucid_yolo.nn.predictions import Predictions
 from lucid_yolo.ops.anchors import Anchors, make_anchors
