@@ -13,6 +13,7 @@ from lucid_yolo.nn.heads.keypoints import KeypointHead
 from lucid_yolo.nn.heads.obb import ObbHead
 from lucid_yolo.nn.heads.segment import SegmentHead
 from lucid_yolo.nn.neck import Neck
+from lucid_yolo.nn.parts import Part, PartCaller, directly
 from lucid_yolo.nn.predictions import (
     BranchPredictions,
     DeployedSegment,
@@ -27,6 +28,9 @@ from lucid_yolo.nn.scale import Scale
 
 __all__ = ["Detector", "KeypointDetector", "Network", "ObbDetector", "Scale", "Segmenter"]
 
+TRUNK = "trunk"
+"""The part of backbone and neck."""
+
 AllT_co = TypeVar("AllT_co", covariant=True)
 """Raw predictions of both branches."""
 
@@ -37,8 +41,8 @@ DeployedT_co = TypeVar("DeployedT_co", covariant=True)
 class Head(Protocol[AllT_co, DeployedT_co]):
     """What a network asks of its head."""
 
-    def __call__(self, levels: Sequence[Tensor]) -> AllT_co:
-        """Map features, finest first, to the raw predictions of both branches."""
+    def compute(self, levels: Sequence[Tensor], call: PartCaller) -> AllT_co:
+        """Map features, finest first, to the raw predictions of both branches, part by part."""
         ...
 
     def deployed(self, levels: Sequence[Tensor]) -> DeployedT_co:
@@ -71,9 +75,19 @@ class Network(nn.Module, Generic[AllT_co, DeployedT_co]):
         fused: Pyramid = self.neck(*self.backbone(images))
         return fused
 
+    def compute(self, images: Tensor, call: PartCaller) -> AllT_co:
+        """Do what ``forward`` does, part by part.
+
+        Args:
+            images: (B, 3, S, S), S a multiple of 32.
+            call: calls each part, see `Part`.
+        """
+        levels = call(Part(TRUNK, (self.backbone, self.neck), self.features), images)
+        return self.head.compute(levels, call)
+
     def forward(self, images: Tensor) -> AllT_co:
         """Map images (B, 3, S, S), S a multiple of 32, to the raw predictions of both branches."""
-        return self.head(self.features(images))
+        return self.compute(images, directly)
 
     def one_to_one_forward(self, images: Tensor) -> DeployedT_co:
         """Map images (B, 3, S, S) to the raw one-to-one predictions: the deployed view."""

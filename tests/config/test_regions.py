@@ -16,7 +16,7 @@ from lucid_yolo.config.loader import GroupTree
 from lucid_yolo.config.regions import REGIONS, in_order, option_of
 from lucid_yolo.config.schema import CompileName, RootConfig
 
-ORDER = ("network", "loss", "gradient_norm", "orthogonalization", "updates")
+ORDER = ("network", "heads", "loss", "gradient_norm", "orthogonalization", "updates")
 NAMES = ["+".join(chosen) for size in (2, 3, 4, 5) for chosen in itertools.combinations(ORDER, size)]
 LISTED = "none, network, loss, gradient_norm, orthogonalization, updates, and combinations such as network+loss"
 SWEEP = "# @package _global_\nhydra:\n  mode: MULTIRUN\n  sweeper:\n    params:\n      capture: "

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from lucid_yolo.config.regions import REGIONS
+from lucid_yolo.config.regions import OF_EVERY_TASK
 from lucid_yolo.config.schema import (
     CacheName,
     CachePlace,
@@ -52,7 +52,7 @@ CASES = {
             (make_config(capture=[region]), CUDA),
             f"capture={region} records CUDA graphs, this run computes on mps (no CUDA device, MPS is present)",
         )
-        for region in REGIONS
+        for region in OF_EVERY_TASK
     },
     **{
         f"capture.{region}.or-compile": (
@@ -214,7 +214,7 @@ LIVE_CASES = {
         }.items()
     },
 }
-ALL = make_config(capture=REGIONS)
+ALL = make_config(capture=OF_EVERY_TASK)
 
 
 class Untouchable:
@@ -258,7 +258,9 @@ def test_rule_of_stage_setup_fires_on_what_was_found_and_only_where_its_region_i
     assert sentence in rule.explain(broken)
     assert not rule.applies(replace(broken, live=LiveFacts()))
     region = flag.key.removeprefix("capture.")
-    assert not rule.applies(replace(broken, config=make_config(capture=[name for name in REGIONS if name != region])))
+    assert not rule.applies(
+        replace(broken, config=make_config(capture=[name for name in OF_EVERY_TASK if name != region]))
+    )
 
 
 def test_no_rule_is_dead():

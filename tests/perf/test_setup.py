@@ -14,7 +14,7 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from lucid_yolo.config.errors import ConfigError
-from lucid_yolo.config.regions import REGIONS
+from lucid_yolo.config.regions import OF_EVERY_TASK
 from lucid_yolo.config.schema import CompileName, OnUnmet, TaskName
 from lucid_yolo.data.labels.base import LabelSpec
 from lucid_yolo.losses.detection import DetectionLoss
@@ -61,7 +61,7 @@ MyMuSGD.__name__ = "MuSGD"  # a name proves nothing
 
 
 def make_built() -> Built:
-    config = make_config(capture=REGIONS)
+    config = make_config(capture=OF_EVERY_TASK)
     config.task.name, config.data.image_size = TaskName.DETECT, 64
     network = Detector(TINY, 3)
     return Built(

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from lucid_yolo.nn.heads.detect import TwoBranchHead
 from lucid_yolo.nn.heads.stems import StemPair
+from lucid_yolo.nn.parts import Part, PartCaller, directly
 from lucid_yolo.nn.predictions import ObbBranch, ObbPredictions
 
 
@@ -42,12 +43,16 @@ class ObbHead(TwoBranchHead):
         super().__init__(channels, num_classes, detach_one_to_one=detach_one_to_one)
         self.angles = Angles(channels, detach_one_to_one=detach_one_to_one)
 
-    def forward(self, levels: Sequence[Tensor]) -> ObbPredictions:
-        """Map features, finest first, to the raw predictions of both branches."""
-        boxes, angles = self.detect(levels), self.angles(levels)
+    def compute(self, levels: Sequence[Tensor], call: PartCaller) -> ObbPredictions:
+        """Map features, finest first, to the raw predictions of both branches, part by part."""
+        boxes, angles = call(self.boxes, levels), call(Part("angles", (self.angles,), self.angles), levels)
         return ObbPredictions(
             ObbBranch(*boxes.one_to_many, angles.one_to_many), ObbBranch(*boxes.one_to_one, angles.one_to_one)
         )
+
+    def forward(self, levels: Sequence[Tensor]) -> ObbPredictions:
+        """Map features, finest first, to the raw predictions of both branches."""
+        return self.compute(levels, directly)
 
     def deployed(self, levels: Sequence[Tensor]) -> ObbBranch:
         """Map features, finest first, to the raw predictions of the one-to-one branch."""

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from lucid_yolo.nn.blocks import ConvUnit
 from lucid_yolo.nn.heads.detect import TwoBranchHead
 from lucid_yolo.nn.heads.stems import StemPair, hidden_width, start_at_prior
+from lucid_yolo.nn.parts import Part, PartCaller, directly
 from lucid_yolo.nn.predictions import DeployedSegment, SegmentBranch, SegmentPredictions
 
 PROTOTYPES = 32
@@ -85,15 +86,21 @@ class SegmentHead(TwoBranchHead):
         self.semantic = nn.Conv2d(channels[0], num_classes, 1)
         start_at_prior(self.semantic)
 
-    def forward(self, levels: Sequence[Tensor]) -> SegmentPredictions:
-        """Map features, finest first, to the raw predictions of both branches; class maps in training mode only."""
-        boxes, coefficients, fused = self.detect(levels), self.coefficients(levels), self.fusion(levels)
+    def compute(self, levels: Sequence[Tensor], call: PartCaller) -> SegmentPredictions:
+        """Map features, finest first, to the raw predictions of both branches, part by part."""
+        boxes = call(self.boxes, levels)
+        coefficients = call(Part("coefficients", (self.coefficients,), self.coefficients), levels)
+        fused = call(Part("fusion", (self.fusion,), self.fusion), levels)
         return SegmentPredictions(
             SegmentBranch(*boxes.one_to_many, coefficients.one_to_many),
             SegmentBranch(*boxes.one_to_one, coefficients.one_to_one),
-            self.prototypes(fused),
-            self.semantic(fused) if self.training else (),
+            call(Part("prototypes", (self.prototypes,), self.prototypes), fused),
+            call(Part("semantic", (self.semantic,), self.semantic), fused) if self.training else (),
         )
+
+    def forward(self, levels: Sequence[Tensor]) -> SegmentPredictions:
+        """Map features, finest first, to the raw predictions of both branches; class maps in training mode only."""
+        return self.compute(levels, directly)
 
     def deployed(self, levels: Sequence[Tensor]) -> DeployedSegment:
         """Map features, finest first, to the raw predictions of the one-to-one branch and the prototypes."""

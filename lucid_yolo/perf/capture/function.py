@@ -221,7 +221,7 @@ class FunctionRecording:
                 place.zero_()
         fill(fixed, given)
         places = self.region.gradients
-        before = places.set_aside() if places is not None else None
+        before = places.set_aside(self._written) if places is not None else None
         self._backward.replay()
         if places is not None:
             places.hand_out(self._written, before)

@@ -111,13 +111,16 @@ class GradientPlaces:
                 self._aside = None
         return self._places(positions)
 
-    def set_aside(self) -> Sequence[Tensor] | None:
-        """Copy what has been accumulated so far, before something overwrites the places; None: nothing has.
+    def set_aside(self, written: Sequence[int]) -> Sequence[Tensor] | None:
+        """Copy what has been accumulated so far, before something overwrites places; None: nothing has there.
+
+        Args:
+            written: positions of the parameters whose places will be overwritten.
 
         Returns:
             A copy for each parameter, of use where it has a gradient, and good until the next call.
         """
-        if all(parameter.grad is None for parameter in self.parameters):
+        if all(self.parameters[i].grad is None for i in written):
             return None
         self.gather()
         if self._aside is None:

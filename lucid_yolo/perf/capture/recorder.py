@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from lucid_yolo.nn.cast import CastOnce
+from lucid_yolo.nn.model import Network
+from lucid_yolo.nn.parts import Part, Span
 from lucid_yolo.optim.flat import FlatOptimizer
 from lucid_yolo.optim.musgd import MOMENTUM, MOVE, ORTHOGONALIZATION
 from lucid_yolo.perf.capture.function import FunctionRegion
@@ -16,6 +19,7 @@ from lucid_yolo.perf.capture.gradients import GradientPlaces
 from lucid_yolo.perf.capture.region import Account, Region
 from lucid_yolo.perf.capture.routine import RecordedClip, RecordedParts, RoutineRegion
 from lucid_yolo.perf.capture.tape import Tape
+from lucid_yolo.perf.capture.values import itself
 
 TARGETS = 1
 """Position of the targets among the arguments of a loss: their rows may grow."""
@@ -45,9 +49,20 @@ class Recorder:
         self._optimizer: FlatOptimizer | None = None
         self._gradients = GradientPlaces(parameters)
 
-    def network(self, model: nn.Module) -> Callable[..., Any]:
-        """The forward and backward pass of a network, called as the network; its weights are cast together."""
-        return self._function("network", model, CastOnce(model), gradients=self._gradients)
+    def network(self, model: nn.Module, regions: Mapping[str, str] = MappingProxyType({})) -> Callable[..., Any]:
+        """The forward and backward pass of a network, called as the network; weights are cast together.
+
+        Args:
+            model: the network.
+            regions: option of ``capture`` by part of the network, where it is recorded in parts, each with a backward
+                pass of its own; empty: it is recorded as a whole.
+        """
+        if not regions:
+            return self._function("network", model, CastOnce(model), gradients=self._gradients)
+        if not set(regions.values()) & set(self._warmup):
+            return CastOnce(model)
+        assert isinstance(model, Network)
+        return NetworkInParts(model, lambda part: self._part(part, regions[part.name]))
 
     def loss(self, loss: nn.Module) -> Callable[..., Any]:
         """Assignment and losses with their backward pass, called as the loss; what it returns are copies."""
@@ -80,6 +95,10 @@ class Recorder:
             vars(self._optimizer).pop("run_part", None)
             self._optimizer = None
 
+    def _part(self, part: Part, name: str) -> Callable[..., Any]:
+        span = Span(part)
+        return self._function(name, span, CastOnce(span), gradients=self._gradients)
+
     def _function(
         self, name: str, module: nn.Module, function: Callable[..., Any], **settings: Any
     ) -> Callable[..., Any]:
@@ -102,6 +121,33 @@ class Recorder:
         region = RoutineRegion(name, tape=self._tape, device=self._device, warmup=self._warmup[name])
         self._regions.append(region)
         return region
+
+
+class NetworkInParts:
+    """A network whose parts are called one by one, some of them recorded; called as the network.
+
+    Args:
+        network: what is called.
+        take_over: makes what is called in the place of a part, when the part is first met.
+    """
+
+    def __init__(self, network: Network[Any, Any], take_over: Callable[[Part], Callable[..., Any]]) -> None:
+        self._network = network
+        self._take_over = take_over
+        self._taken: dict[str, Callable[..., Any]] = {}
+
+    def __call__(self, images: Tensor) -> Any:
+        """Do what the network does."""
+        return self._network.compute(images, self._call)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copied and pickled as the network: recordings belong to one fit."""
+        return itself, (self._network,)
+
+    def _call(self, part: Part, *inputs: Any) -> Any:
+        if part.name not in self._taken:
+            self._taken[part.name] = self._take_over(part)
+        return self._taken[part.name](*inputs)
 
 
 def _sum(one: Account, other: Account) -> Account:

@@ -45,7 +45,7 @@ class ModuleWatch:
         hooked = global_hooks._has_any_global_hook()  # type: ignore[no-untyped-call]
         return (
             [id(child) for children in self._children for child in children.values()],
-            [own["training"] for own in self._own],
+            [own.get("training") for own in self._own],  # a span has none of its own
             hooked or any(self._hooks),
             any("forward" in own for own in self._own),
             [t.requires_grad for t in tensors],

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from lucid_yolo.config.errors import RunError
-from lucid_yolo.config.regions import REGIONS
+from lucid_yolo.config.regions import OF_EVERY_TASK
 from lucid_yolo.engine.environment import numeric_settings
 from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.optim.clip import clip_gradients
@@ -20,7 +20,7 @@ from lucid_yolo.perf.capture.tape import CudaTape, Tape
 from tests.perf.capture.rig import Rig, assert_equal
 from tests.perf.capture.tapes import CallTape, OperatorTape
 
-SUBSETS = [*((name,) for name in REGIONS), REGIONS[:2], REGIONS[2:], REGIONS]
+SUBSETS = [*((name,) for name in OF_EVERY_TASK), OF_EVERY_TASK[:2], OF_EVERY_TASK[2:], OF_EVERY_TASK]
 
 
 class Machine:
@@ -70,7 +70,7 @@ def test_recorded_steps_equal_eager_ones_bit_for_bit(machine: Machine, names, ea
 
 def test_recorded_steps_in_low_precision_equal_eager_ones(machine: Machine) -> None:
     eager, rig = (Rig(device=machine.device, precision="bf16-mixed") for _ in range(2))
-    recorder = rig.record(machine.tape(), *REGIONS)
+    recorder = rig.record(machine.tape(), *OF_EVERY_TASK)
     for one, other in zip(run(rig), run(eager), strict=True):
         assert torch.equal(one[0], other[0])
         assert torch.equal(one[1], other[1])
@@ -80,7 +80,7 @@ def test_recorded_steps_in_low_precision_equal_eager_ones(machine: Machine) -> N
 
 def test_accumulated_gradients_are_those_of_eager_training(machine: Machine) -> None:
     eager, rig = machine.rig(), machine.rig()
-    rig.record(machine.tape(), *REGIONS)
+    rig.record(machine.tape(), *OF_EVERY_TASK)
     for _ in range(2):
         for one in (eager, rig):
             for seed in range(3):
@@ -202,7 +202,7 @@ def test_changed_rules_of_the_assignment_retire_the_loss(machine: Machine) -> No
 
 def test_a_new_weight_of_the_branches_reaches_the_recording(machine: Machine) -> None:
     eager, rig = machine.rig(), machine.rig()
-    rig.record(machine.tape(), *REGIONS)
+    rig.record(machine.tape(), *OF_EVERY_TASK)
     for epoch in range(3):
         for one in (eager, rig):
             one.loss.set_epoch(epoch, 3)
@@ -239,7 +239,7 @@ def test_a_failing_recording_puts_everything_back_and_names_the_flag() -> None:
             function()
             raise RuntimeError("operation not permitted when stream is capturing")
 
-    for name in REGIONS:
+    for name in OF_EVERY_TASK:
         rig = Rig()
         rig.record(Breaks(), name)
         before = rig.state()
@@ -301,7 +301,7 @@ def test_another_ceiling_of_the_norm_is_recorded_anew_and_none_is_native(machine
 
 def test_skipped_update_is_skipped_in_the_recording(machine: Machine) -> None:
     eager, rig = machine.rig(), machine.rig()
-    rig.record(machine.tape(), *REGIONS)
+    rig.record(machine.tape(), *OF_EVERY_TASK)
     for step in range(4):
         for one in (eager, rig):
             one.optimizer.update_allowed.fill_(step != 2)
@@ -311,7 +311,7 @@ def test_skipped_update_is_skipped_in_the_recording(machine: Machine) -> None:
 
 def test_copies_are_not_recorded(machine: Machine) -> None:
     rig = machine.rig()
-    rig.record(machine.tape(), *REGIONS)
+    rig.record(machine.tape(), *OF_EVERY_TASK)
     rig.step(0)
     copied = copy.deepcopy(rig.objective)
     assert type(copied._network) is CastOnce
@@ -323,7 +323,7 @@ def test_copies_are_not_recorded(machine: Machine) -> None:
 
 def test_closed_recordings_compute_natively(machine: Machine) -> None:
     eager, rig = machine.rig(), machine.rig()
-    recorder = rig.record(machine.tape(), *REGIONS)
+    recorder = rig.record(machine.tape(), *OF_EVERY_TASK)
     eager.step(0), rig.step(0)
     recorder.close()
     eager.step(1), rig.step(1)
@@ -367,7 +367,7 @@ def replace_move(rig: Rig) -> None:
     rig.optimizer.move = move_twice
 
 
-@pytest.mark.parametrize("names", [("gradient_norm",), ("updates",), REGIONS], ids="+".join)
+@pytest.mark.parametrize("names", [("gradient_norm",), ("updates",), OF_EVERY_TASK], ids="+".join)
 @pytest.mark.parametrize(
     ("before", "during"), [(freeze, thaw), (hold_back, add_the_rest), (None, move_memory), (None, replace_move)]
 )
@@ -406,7 +406,7 @@ def test_closed_recordings_leave_nothing_on_the_optimizer(machine: Machine) -> N
 
 def test_recorded_parts_are_pickled_as_what_they_stand_for(machine: Machine) -> None:
     rig = machine.rig()
-    rig.record(machine.tape(), *REGIONS)
+    rig.record(machine.tape(), *OF_EVERY_TASK)
     rig.step(0)
     network = pickle.loads(pickle.dumps(rig.objective))._network
     assert type(network) is CastOnce
