@@ -13,7 +13,7 @@ from lucid_yolo.nn.heads.keypoints import KeypointHead
 from lucid_yolo.nn.heads.obb import ObbHead
 from lucid_yolo.nn.heads.segment import SegmentHead
 from lucid_yolo.nn.neck import Neck
-from lucid_yolo.nn.parts import Part, PartCaller, directly
+from lucid_yolo.nn.parts import Part, PartCaller
 from lucid_yolo.nn.predictions import (
     BranchPredictions,
     DeployedSegment,
@@ -41,8 +41,12 @@ DeployedT_co = TypeVar("DeployedT_co", covariant=True)
 class Head(Protocol[AllT_co, DeployedT_co]):
     """What a network asks of its head."""
 
+    def __call__(self, levels: Sequence[Tensor]) -> AllT_co:
+        """Map features, finest first, to the raw predictions of both branches."""
+        ...
+
     def compute(self, levels: Sequence[Tensor], call: PartCaller) -> AllT_co:
-        """Map features, finest first, to the raw predictions of both branches, part by part."""
+        """Do the same part by part."""
         ...
 
     def deployed(self, levels: Sequence[Tensor]) -> DeployedT_co:
@@ -76,18 +80,13 @@ class Network(nn.Module, Generic[AllT_co, DeployedT_co]):
         return fused
 
     def compute(self, images: Tensor, call: PartCaller) -> AllT_co:
-        """Do what ``forward`` does, part by part.
-
-        Args:
-            images: (B, 3, S, S), S a multiple of 32.
-            call: calls each part, see `Part`.
-        """
+        """Do what ``forward`` does, each part by way of ``call``."""
         levels = call(Part(TRUNK, (self.backbone, self.neck), self.features), images)
         return self.head.compute(levels, call)
 
     def forward(self, images: Tensor) -> AllT_co:
         """Map images (B, 3, S, S), S a multiple of 32, to the raw predictions of both branches."""
-        return self.compute(images, directly)
+        return self.head(self.features(images))
 
     def one_to_one_forward(self, images: Tensor) -> DeployedT_co:
         """Map images (B, 3, S, S) to the raw one-to-one predictions: the deployed view."""

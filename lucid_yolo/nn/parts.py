@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from torch import nn
+from torch import Tensor, nn
 
 
 class Part(NamedTuple):
@@ -14,7 +14,7 @@ class Part(NamedTuple):
     Attributes:
         name: unique in its network.
         modules: hold all its parameters and buffers.
-        function: maps nested tensors to nested tensors and touches no other module.
+        function: maps tensors and sequences of tensors to nested tensors, and touches no other module.
     """
 
     name: str
@@ -31,8 +31,19 @@ class PartCaller(Protocol):
 
 
 def directly(part: Part, *inputs: Any) -> Any:
-    """Call the function: what a `PartCaller` is unless something records."""
-    return part.function(*inputs)
+    """Call the function: what a `PartCaller` is unless something records.
+
+    The gradients of an input are added up within the part before they meet those of other parts, as they are where the
+    part has a backward pass of its own: the order of a sum decides its last bits.
+    """
+    return part.function(*map(_own, inputs))
+
+
+def _own(value: Any) -> Any:
+    """The same memory as a node of its own in the graph."""
+    if isinstance(value, Tensor):
+        return value.view_as(value) if value.requires_grad else value
+    return tuple(map(_own, value))
 
 
 class Span(nn.Module):
@@ -45,10 +56,10 @@ class Span(nn.Module):
     def __init__(self, part: Part) -> None:
         super().__init__()
         self.parts = nn.ModuleList(part.modules)
-        self._function = part.function
+        self._part = part
 
     @property
-    def training(self) -> bool:  # type: ignore[override]
+    def training(self) -> bool:
         """Whether the first of the modules is in training mode; all of one network are in the same."""
         return self.parts[0].training
 
@@ -58,4 +69,4 @@ class Span(nn.Module):
 
     def forward(self, *inputs: Any) -> Any:
         """Call the part."""
-        return self._function(*inputs)
+        return directly(self._part, *inputs)

@@ -61,7 +61,7 @@ class DetectHead(TwoBranchHead):
     """Boxes and classes; see ``TwoBranchHead``."""
 
     def compute(self, levels: Sequence[Tensor], call: PartCaller) -> Predictions:
-        """Map features, finest first, to the raw predictions of both branches, part by part."""
+        """Do what ``forward`` does, each part by way of ``call``."""
         predictions: Predictions = call(self.boxes, levels)
         return predictions
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from lucid_yolo.nn.heads.detect import TwoBranchHead
-from lucid_yolo.nn.heads.stems import StemPair
+from lucid_yolo.nn.heads.stems import Pair, StemPair
 from lucid_yolo.nn.parts import Part, PartCaller, directly
-from lucid_yolo.nn.predictions import ObbBranch, ObbPredictions
+from lucid_yolo.nn.predictions import ObbBranch, ObbPredictions, Predictions
 
 
 def angle_width(channels: int) -> int:
@@ -44,8 +44,9 @@ class ObbHead(TwoBranchHead):
         self.angles = Angles(channels, detach_one_to_one=detach_one_to_one)
 
     def compute(self, levels: Sequence[Tensor], call: PartCaller) -> ObbPredictions:
-        """Map features, finest first, to the raw predictions of both branches, part by part."""
-        boxes, angles = call(self.boxes, levels), call(Part("angles", (self.angles,), self.angles), levels)
+        """Do what ``forward`` does, each part by way of ``call``."""
+        boxes: Predictions = call(self.boxes, levels)
+        angles: Pair = call(Part("angles", (self.angles,), self.angles), levels)
         return ObbPredictions(
             ObbBranch(*boxes.one_to_many, angles.one_to_many), ObbBranch(*boxes.one_to_one, angles.one_to_one)
         )
