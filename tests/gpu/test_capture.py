@@ -16,7 +16,7 @@ from torch import nn
 
 import lucid_yolo as ly
 from lucid_yolo.config.errors import RunError
-from lucid_yolo.config.regions import OF_EVERY_TASK
+from lucid_yolo.config.regions import OF_EVERY_TASK, REGIONS
 from lucid_yolo.engine.environment import numeric_settings
 from lucid_yolo.engine.train import train
 from lucid_yolo.nn.cast import CastOnce
@@ -70,10 +70,12 @@ def assert_same_run(one: Any, other: Any) -> None:
         assert_equal(state, theirs["optimizer_states"][0]["state"][key])
 
 
+@pytest.mark.parametrize("workload", ["detect", "segment n", "keypoints n", "obb n"])
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
-def test_twenty_steps_of_real_size_are_equal_bit_for_bit(deterministic: None, precision: str) -> None:
-    rigs = [Rig(device="cuda", size=640, batch=4, precision=precision) for _ in range(2)]
-    recorder = rigs[1].record(CudaTape(torch.device("cuda")), *OF_EVERY_TASK, warmup=3)
+def test_twenty_steps_of_real_size_are_equal_bit_for_bit(deterministic: None, precision: str, workload: str) -> None:
+    rigs = [Rig(workload, device="cuda", size=640, batch=4, precision=precision) for _ in range(2)]
+    names = REGIONS if workload == "segment n" else OF_EVERY_TASK
+    recorder = rigs[1].record(CudaTape(torch.device("cuda")), *names, warmup=3)
     for step in range(20):
         count = (0, 9, 33)[step % 3]  # an empty batch among them
         found = [rig.step(step, rig.targets(step, count, 64)) for rig in rigs]

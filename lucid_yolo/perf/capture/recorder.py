@@ -11,15 +11,15 @@ from torch import Tensor, nn
 
 from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.nn.model import Network
-from lucid_yolo.nn.parts import Part, Span
+from lucid_yolo.nn.parts import Span
 from lucid_yolo.optim.flat import FlatOptimizer
 from lucid_yolo.optim.musgd import MOMENTUM, MOVE, ORTHOGONALIZATION
 from lucid_yolo.perf.capture.function import FunctionRegion
 from lucid_yolo.perf.capture.gradients import GradientPlaces
+from lucid_yolo.perf.capture.network import NetworkInParts
 from lucid_yolo.perf.capture.region import Account, Region
 from lucid_yolo.perf.capture.routine import RecordedClip, RecordedParts, RoutineRegion
 from lucid_yolo.perf.capture.tape import Tape
-from lucid_yolo.perf.capture.values import itself
 
 TARGETS = 1
 """Position of the targets among the arguments of a loss: their rows may grow."""
@@ -62,7 +62,7 @@ class Recorder:
         if not set(regions.values()) & set(self._warmup):
             return CastOnce(model)
         assert isinstance(model, Network)
-        return NetworkInParts(model, lambda part: self._part(part, regions[part.name]))
+        return NetworkInParts(model, lambda part, span: self._part(part, span, regions[part]))
 
     def loss(self, loss: nn.Module) -> Callable[..., Any]:
         """Assignment and losses with their backward pass, called as the loss; what it returns are copies."""
@@ -82,9 +82,9 @@ class Recorder:
 
     def outcomes(self) -> dict[str, Mapping[str, str | int | float]]:
         """What happened, by row of the plan; parts of one option are added up."""
-        merged: dict[str, Account] = {}
+        merged = {name: Account() for name in self._warmup}
         for region in self._regions:
-            merged[region.name] = _sum(merged[region.name], region.account) if region.name in merged else region.account
+            merged[region.name] = _sum(merged[region.name], region.account)
         return {f"capture.{name}": account.as_outcome() for name, account in merged.items()}
 
     def close(self) -> None:
@@ -95,9 +95,8 @@ class Recorder:
             vars(self._optimizer).pop("run_part", None)
             self._optimizer = None
 
-    def _part(self, part: Part, name: str) -> Callable[..., Any]:
-        span = Span(part)
-        return self._function(name, span, CastOnce(span), gradients=self._gradients)
+    def _part(self, part: str, span: Span, name: str) -> Callable[..., Any]:
+        return self._function(name, span, CastOnce(span), part=part, gradients=self._gradients)
 
     def _function(
         self, name: str, module: nn.Module, function: Callable[..., Any], **settings: Any
@@ -123,40 +122,18 @@ class Recorder:
         return region
 
 
-class NetworkInParts:
-    """A network whose parts are called one by one, some of them recorded; called as the network.
-
-    Args:
-        network: what is called.
-        take_over: makes what is called in the place of a part, when the part is first met.
-    """
-
-    def __init__(self, network: Network[Any, Any], take_over: Callable[[Part], Callable[..., Any]]) -> None:
-        self._network = network
-        self._take_over = take_over
-        self._taken: dict[str, Callable[..., Any]] = {}
-
-    def __call__(self, images: Tensor) -> Any:
-        """Do what the network does."""
-        return self._network.compute(images, self._call)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Copied and pickled as the network: recordings belong to one fit."""
-        return itself, (self._network,)
-
-    def _call(self, part: Part, *inputs: Any) -> Any:
-        if part.name not in self._taken:
-            self._taken[part.name] = self._take_over(part)
-        return self._taken[part.name](*inputs)
-
-
 def _sum(one: Account, other: Account) -> Account:
     return Account(
         recordings=one.recordings + other.recordings,
         replays=one.replays + other.replays,
         native_calls=one.native_calls + other.native_calls,
-        native_reason=one.native_reason or other.native_reason,
+        native_reason=_joined(one.native_reason, other.native_reason),
         setup_seconds=one.setup_seconds + other.setup_seconds,
         reserved_mib=one.reserved_mib + other.reserved_mib,
-        retired=one.retired or other.retired,
+        retired=_joined(one.retired, other.retired),
     )
+
+
+def _joined(one: str, other: str) -> str:
+    """Reasons of two, each told once."""
+    return "; ".join(dict.fromkeys(reason for reason in (*one.split("; "), other) if reason))

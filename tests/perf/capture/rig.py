@@ -1,16 +1,18 @@
-"""A detector's step from its parts, as the training module calls them: eager or with some of them recorded."""
+"""A training step from its parts, as the training module calls them: eager or with some of them recorded."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import cache
 
 import torch
 from torch import Tensor
 
 from lucid_yolo.config.compose import compose, to_root
+from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.data.batch import Targets
-from lucid_yolo.data.labels.base import LabelSpec
 from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.optim.build import build_optimizer
 from lucid_yolo.optim.clip import clip_gradients
@@ -18,9 +20,7 @@ from lucid_yolo.optim.ema import Ema
 from lucid_yolo.perf.capture.recorder import Recorder
 from lucid_yolo.perf.capture.tape import Tape
 from lucid_yolo.perf.objective import Objective
-from lucid_yolo.tasks import get_task
-
-CLASSES = 3
+from tests.perf.capture.workloads import CLASSES, WORKLOADS
 
 
 def make_targets(boxes: Sequence[Sequence[float]], *, rows: int, batch: int, device: torch.device) -> Targets:
@@ -48,11 +48,18 @@ def draw_targets(seed: int, count: int, *, rows: int, batch: int, size: int, dev
     return make_targets(torch.cat((corner, corner + side), 1).tolist(), rows=rows, batch=batch, device=device)
 
 
+@cache
+def compose_once(overrides: tuple[str, ...]) -> RootConfig:
+    """The configuration of every rig with these overrides; a rig has a copy."""
+    return to_root(compose(overrides))
+
+
 class Rig:
-    """One model with its loss, optimizer and average."""
+    """One network with its loss, optimizer and average."""
 
     def __init__(
         self,
+        workload: str = "detect",
         *,
         device: str = "cpu",
         size: int = 64,
@@ -62,14 +69,12 @@ class Rig:
     ) -> None:
         self.device = torch.device(device)
         self.size, self.batch, self.precision = size, batch, precision
-        self.config = to_root(compose(overrides))
+        self.config = copy.deepcopy(compose_once(tuple(overrides)))
         torch.manual_seed(0)
-        task = get_task(self.config.task.name)
-        model = task.build_model(self.config.model, LabelSpec(CLASSES)).to(
-            self.device, memory_format=torch.channels_last
-        )
-        self.model = model.train()
-        self.loss = task.build_loss(self.config.task, LabelSpec(CLASSES), size).to(self.device)
+        made = WORKLOADS[workload](self.config, size)
+        self.regions = made.regions
+        self.model = made.network.to(self.device, memory_format=torch.channels_last).train()
+        self.loss = made.loss.to(self.device)
         self.optimizer = build_optimizer(self.model, self.config.optimizer)
         self.parameters = list(self.model.parameters())
         self.optimizer.update_allowed = torch.ones((), dtype=torch.bool, device=self.device)
@@ -83,7 +88,7 @@ class Rig:
         self.recorder = Recorder(
             tape, device=self.device, parameters=self.parameters, warmup=dict.fromkeys(names, warmup)
         )
-        self.objective = Objective(self.recorder.network(self.model), self.recorder.loss(self.loss))
+        self.objective = Objective(self.recorder.network(self.model, self.regions), self.recorder.loss(self.loss))
         self.clip = self.recorder.clip(clip_gradients)
         self.recorder.attach(self.optimizer)
         return self.recorder

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -12,34 +11,14 @@ from torch import nn
 
 from lucid_yolo.config.errors import RunError
 from lucid_yolo.config.regions import OF_EVERY_TASK
-from lucid_yolo.engine.environment import numeric_settings
 from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.optim.clip import clip_gradients
 from lucid_yolo.perf.capture.region import MAX_RECORDINGS
-from lucid_yolo.perf.capture.tape import CudaTape, Tape
+from tests.perf.capture.machine import Machine
 from tests.perf.capture.rig import Rig, assert_equal
-from tests.perf.capture.tapes import CallTape, OperatorTape
+from tests.perf.capture.tapes import CallTape
 
 SUBSETS = [*((name,) for name in OF_EVERY_TASK), OF_EVERY_TASK[:2], OF_EVERY_TASK[2:], OF_EVERY_TASK]
-
-
-class Machine:
-    """Where the tests of this module run."""
-
-    def __init__(self, device: str) -> None:
-        self.device = device
-
-    def rig(self) -> Rig:
-        return Rig(device=self.device)
-
-    def tape(self) -> Tape:
-        return OperatorTape() if self.device == "cpu" else CudaTape(torch.device(self.device))
-
-
-@pytest.fixture(scope="module", params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
-    with numeric_settings(deterministic="strict", cuda=request.param == "cuda"):
-        yield Machine(request.param)
 
 
 def run(rig: Rig, steps: int = 4) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -69,7 +48,7 @@ def test_recorded_steps_equal_eager_ones_bit_for_bit(machine: Machine, names, ea
 
 
 def test_recorded_steps_in_low_precision_equal_eager_ones(machine: Machine) -> None:
-    eager, rig = (Rig(device=machine.device, precision="bf16-mixed") for _ in range(2))
+    eager, rig = (machine.rig(precision="bf16-mixed") for _ in range(2))
     recorder = rig.record(machine.tape(), *OF_EVERY_TASK)
     for one, other in zip(run(rig), run(eager), strict=True):
         assert torch.equal(one[0], other[0])
