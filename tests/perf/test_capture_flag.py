@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lucid_yolo.config.errors import ConfigError
-from lucid_yolo.config.regions import OF_EVERY_TASK
+from lucid_yolo.config.regions import OF_EVERY_TASK, REGIONS
 from lucid_yolo.config.schema import AdamWConfig, MuSGDConfig, OnUnmet, PrecisionName, SGDConfig
 from lucid_yolo.perf.plan import RunPlan, resolve
 from tests.perf.machines import CPU, CUDA, MPS, OLD_CUDA, make_config
@@ -21,22 +21,33 @@ def states(plan: RunPlan) -> dict[str, tuple[object, object]]:
 
 def test_nothing_is_recorded_or_compiled_by_default() -> None:
     assert states(resolve(make_config(), CUDA, None)) == {
-        **{f"capture.{region}": (False, False) for region in OF_EVERY_TASK},
+        **{f"capture.{region}": (False, False) for region in REGIONS},
         "compile": ("none", "none"),
     }
 
 
 @pytest.mark.parametrize("precision", [PrecisionName.AUTO, PrecisionName.FP32, PrecisionName.BF16, PrecisionName.FP16])
-@pytest.mark.parametrize("capture", [OF_EVERY_TASK, ("network",), OPTIMIZER_REGIONS, ("gradient_norm", "updates")])
+@pytest.mark.parametrize(
+    "capture", [REGIONS, ("heads",), ("network",), OPTIMIZER_REGIONS, ("gradient_norm", "updates")]
+)
 def test_selected_regions_are_active_on_cuda_in_every_precision(
     precision: PrecisionName, capture: tuple[str, ...]
 ) -> None:
-    plan = resolve(make_config(capture=capture, precision=precision), CUDA, None)
+    plan = resolve(make_config(task="segment", capture=capture, precision=precision), CUDA, None)
     assert states(plan) == {
-        **{f"capture.{region}": (region in capture, region in capture) for region in OF_EVERY_TASK},
+        **{f"capture.{region}": (region in capture, region in capture) for region in REGIONS},
         "compile": ("none", "none"),
     }
-    assert not any(plan[f"capture.{region}"].reason for region in OF_EVERY_TASK)
+    assert not any(plan[f"capture.{region}"].reason for region in REGIONS)
+
+
+@pytest.mark.parametrize("machine", [CPU, CUDA, MPS])
+@pytest.mark.parametrize("task", ["detect", "keypoints", "obb"])
+def test_heads_are_of_segmentation_alone(task: str, machine) -> None:
+    with pytest.raises(ConfigError, match=rf"the task is {task}.*\[capture\.heads\.needs-segment\]") as caught:
+        resolve(make_config(task=task, capture=["network", "heads"]), machine, None)
+    assert len(caught.value.problems) == 1
+    resolve(make_config(task=task, capture=["network"]), machine, None)
 
 
 @pytest.mark.parametrize("torch_version", ["2.9.0rc1", "2.9.0a0+nv", "2.8.1"])
@@ -49,8 +60,8 @@ def test_bf16_on_an_old_torch_records_in_float32(torch_version: str) -> None:
 
 @pytest.mark.parametrize("machine", [CPU, MPS])
 def test_off_cuda_every_flag_falls_back(machine) -> None:
-    plan = resolve(make_config(capture=OF_EVERY_TASK, clip_norm=None), machine, None)
-    assert all(plan[f"capture.{region}"].rule_id == f"capture.{region}.needs-cuda" for region in OF_EVERY_TASK)
+    plan = resolve(make_config(task="segment", capture=REGIONS, clip_norm=None), machine, None)
+    assert all(plan[f"capture.{region}"].rule_id == f"capture.{region}.needs-cuda" for region in REGIONS)
     assert resolve(make_config(compile_step=True), machine, None)["compile"].active == "none"
 
 
@@ -80,9 +91,10 @@ def test_another_optimizer_is_refused_on_every_machine(machine, optimizer) -> No
 @pytest.mark.parametrize("machine", [CPU, CUDA, MPS])
 def test_network_and_loss_exclude_compilation_and_the_others_do_not(machine) -> None:
     with pytest.raises(ConfigError) as caught:
-        resolve(make_config(capture=OF_EVERY_TASK, compile_step=True), machine, None)
+        resolve(make_config(task="segment", capture=REGIONS, compile_step=True), machine, None)
     assert [problem.rpartition(" ")[2] for problem in caught.value.problems] == [
         "[capture.network.or-compile]",
+        "[capture.heads.or-compile]",
         "[capture.loss.or-compile]",
     ]
     resolve(make_config(capture=("gradient_norm", *OPTIMIZER_REGIONS), compile_step=True), machine, None)

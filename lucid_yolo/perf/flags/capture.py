@@ -179,7 +179,7 @@ def _optimizer_rules(region: str) -> tuple[Rule, ...]:
     )
 
 
-def _network_rules(region: str) -> tuple[Rule, ...]:
+def _network_rules(region: str, frozen: Callable[[LiveFacts], tuple[str, ...]]) -> tuple[Rule, ...]:
     return (
         _not_compiled(region),
         _needs_cuda(region),
@@ -187,7 +187,7 @@ def _network_rules(region: str) -> tuple[Rule, ...]:
         _setup(
             region,
             "frozen-part",
-            lambda live: live.network.frozen,
+            frozen,
             "records the backward pass through every part, and not one parameter of {found} is trainable",
         ),
         _setup(
@@ -213,13 +213,16 @@ def _needs_segment(region: str) -> Rule:
         kind=Kind.REFUSE,
         applies=lambda facts: facts.config.task.name != "segment",
         sentence=f"capture={region} records the groups of predictions of task=segment, the task is "
-        f"{{config.task.name}}, whose head is part of capture=network; leave {region} out of capture",
+        f"{{config.task.name}}, and capture=network records its head; leave {region} out of capture",
     )
 
 
 RULES: dict[str, tuple[Rule, ...]] = {
-    "network": _network_rules("network"),
-    "heads": (_needs_segment("heads"), *_network_rules("heads")),
+    "network": _network_rules("network", lambda live: live.network.frozen),
+    "heads": (
+        _needs_segment("heads"),
+        *_network_rules("heads", lambda live: tuple(part for part in live.network.frozen if part == "head")),
+    ),
     "loss": (
         _not_compiled("loss"),
         _needs_cuda("loss"),
