@@ -12,6 +12,7 @@ from torch.autograd.function import once_differentiable
 
 from lucid_yolo.config.errors import RunError
 from lucid_yolo.perf.capture.gradients import GradientPlaces
+from lucid_yolo.perf.capture.handover import Handover
 from lucid_yolo.perf.capture.region import MAX_RECORDINGS, Region, kept
 from lucid_yolo.perf.capture.tape import Tape, Track
 from lucid_yolo.perf.capture.values import Rebuild, fill, flatten, itself
@@ -34,7 +35,7 @@ class FunctionRegion(Region):
         growing: positions of the arguments whose tensors may be shorter in their first dimension than those recorded:
             they are filled up with zeros, and a longer one is recorded anew.
         hand_out: what the caller receives of a fixed output: a view of it, or a copy.
-        stay: addresses of fixed outputs, shared by the regions of a fit: an argument that is one needs no copy.
+        handover: fixed outputs, shared by the regions of a fit: an argument that is one needs no copy.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class FunctionRegion(Region):
         gradients: GradientPlaces | None = None,
         growing: Sequence[int] = (),
         hand_out: Callable[[Tensor], Tensor] = Tensor.detach,
-        stay: set[int] | None = None,
+        handover: Handover | None = None,
     ) -> None:
         super().__init__(name, tape, device=device, warmup=warmup, part=part)
         self.module = module
@@ -58,7 +59,7 @@ class FunctionRegion(Region):
         self.gradients = gradients
         self.growing = frozenset(growing)
         self.hand_out = hand_out
-        self.stay = set() if stay is None else stay
+        self.handover = handover or Handover()
         self._watch: ModuleWatch | None = None
         self._recording: FunctionRecording | None = None
 
@@ -85,12 +86,13 @@ class FunctionRegion(Region):
     def keep(self, tensor: Tensor) -> Tensor:
         """Memory for an argument: its own where that is a fixed output, else a copy."""
         fixed = tensor.detach()
-        return fixed if tensor.data_ptr() in self.stay else fixed.clone()
+        return fixed if self.handover.holds(tensor) else fixed.clone()
 
     def release(self) -> None:
         """Drop the recording."""
         self._recording = None
         self._watch = None
+        self.handover.withdraw(self)
 
     def _why_native(self, fit: Fit, tensors: Sequence[Tensor]) -> str | None:
         """Say why a call cannot be recorded or replayed; None: it can."""
@@ -121,6 +123,7 @@ class FunctionRegion(Region):
 
     def _record(self, arguments: Sequence[Any]) -> None:
         self._recording = None  # its memory may serve the next one
+        self.handover.withdraw(self)
         with self.recording(), kept(self.module.buffers()):
             self._recording = FunctionRecording(self, Call.of(arguments, self.growing))
             self._watch = ModuleWatch(self.module)
@@ -195,12 +198,14 @@ class FunctionRecording:
         self._trained: list[Tensor] = trained_parameters(region.module)
         self._written: tuple[int, ...] = ()
         self._anchor = torch.zeros((), device=region.device, requires_grad=True)
+        self._layouts: list[Tensor] = []
         region.tape.rehearse(self._rehearse, region.warmup)
         self._live = []  # with it go the activations of the rehearsal
+        self._returned = [self._place_to_return(*pair) for pair in zip(self._arguments(), self._layouts, strict=True)]
         self._forward: Track = region.tape.record(self._run_forward)
-        region.stay.update(output.data_ptr() for output in self._forward.outputs)
         self._fixed_gradients = [torch.zeros_like(o) if o.requires_grad else None for o in self._live]
         self._backward: Track = region.tape.record(self._run_backward)
+        region.handover.offer(region, self._forward.outputs, self._fixed_gradients)
 
     def __call__(self, tensors: Sequence[Tensor]) -> Any:
         """Replay the forward pass for other arguments."""
@@ -240,7 +245,24 @@ class FunctionRecording:
     def _rehearse(self) -> None:
         self._live = []  # of the rehearsal before, with its activations
         self._run_forward()
-        self._differentiate([torch.zeros_like(o) for o in self._live if o.requires_grad], retain_graph=False)
+        found = self._differentiate([torch.zeros_like(o) for o in self._live if o.requires_grad], retain_graph=False)
+        arguments = self._arguments()
+        self._layouts = [
+            torch.empty_like(a if g is None else g, device="meta")
+            for a, g in zip(arguments, found[: len(arguments)], strict=True)
+        ]
+
+    def _place_to_return(self, argument: Tensor, layout: Tensor) -> Tensor | None:
+        """The place for the gradient of an argument; None: it stays where it arises.
+
+        Backward passes come in the reverse order of their recordings. What one returns may wait, while others run, for
+        what they return for the same argument; those of earlier recordings may write where later ones have memory of
+        the pool.
+        """
+        place = self.region.handover.take(self.region, argument)
+        if place is None and self.region.tape.holds_recordings():
+            return torch.empty_like(layout, device=self.region.device)
+        return place
 
     def _run_forward(self) -> list[Tensor]:
         with torch.enable_grad(), self.autocast.entered():
@@ -251,19 +273,23 @@ class FunctionRecording:
     def _run_backward(self) -> list[Tensor]:
         # The saved tensors stay: tracks that are recorded later must not lie in their memory.
         found = self._differentiate([g for g in self._fixed_gradients if g is not None], retain_graph=True)
-        sources = self._sources()
-        count = len(sources) - len(self._trained)
-        self._write(found[count:])
-        zeros = (torch.zeros_like(s) for s in sources[:count])
-        return [z if g is None else g for g, z in zip(found[:count], zeros, strict=True)]
+        arguments = self._arguments()
+        self._write(found[len(arguments) :])
+        gradients = [
+            torch.zeros_like(a) if g is None else g for a, g in zip(arguments, found[: len(arguments)], strict=True)
+        ]
+        moved = [(place, g) for place, g in zip(self._returned, gradients, strict=True) if place is not None]
+        if moved:
+            with torch.no_grad():
+                torch._foreach_copy_([place for place, _ in moved], [g for _, g in moved])
+        return [g if place is None else place for place, g in zip(self._returned, gradients, strict=True)]
 
     def _differentiate(self, gradients: Sequence[Tensor], *, retain_graph: bool) -> Sequence[Tensor | None]:
         """Gradients of the arguments and parameters, outside autocast as in a step."""
         outputs = [output for output in self._live if output.requires_grad]
+        sources = self._arguments() + self._trained
         with torch.autocast(self.region.device.type, enabled=False):
-            return torch.autograd.grad(
-                outputs, self._sources(), gradients, allow_unused=True, retain_graph=retain_graph
-            )
+            return torch.autograd.grad(outputs, sources, gradients, allow_unused=True, retain_graph=retain_graph)
 
     def _write(self, found: Sequence[Tensor | None]) -> None:
         """Bring the gradients of the parameters to their places."""
@@ -278,8 +304,8 @@ class FunctionRecording:
             with torch.no_grad():
                 torch._foreach_copy_(places.fit(self._written, gradients), gradients)
 
-    def _sources(self) -> list[Tensor]:
-        return [t for t in self.call.tensors if t.requires_grad] + self._trained
+    def _arguments(self) -> list[Tensor]:
+        return [t for t in self.call.tensors if t.requires_grad]
 
 
 class _Replay(torch.autograd.Function):

@@ -16,6 +16,7 @@ from lucid_yolo.optim.flat import FlatOptimizer
 from lucid_yolo.optim.musgd import MOMENTUM, MOVE, ORTHOGONALIZATION
 from lucid_yolo.perf.capture.function import FunctionRegion
 from lucid_yolo.perf.capture.gradients import GradientPlaces
+from lucid_yolo.perf.capture.handover import Handover
 from lucid_yolo.perf.capture.network import NetworkInParts
 from lucid_yolo.perf.capture.region import Account, Region
 from lucid_yolo.perf.capture.routine import RecordedClip, RecordedParts, RoutineRegion
@@ -45,7 +46,7 @@ class Recorder:
         self._device = device
         self._warmup = warmup
         self._regions: list[Region] = []
-        self._stay: set[int] = set()
+        self._handover = Handover()
         self._optimizer: FlatOptimizer | None = None
         self._gradients = GradientPlaces(parameters)
 
@@ -110,7 +111,7 @@ class Recorder:
             tape=self._tape,
             device=self._device,
             warmup=self._warmup[name],
-            stay=self._stay,
+            handover=self._handover,
             **settings,
         )
         self._regions.append(region)

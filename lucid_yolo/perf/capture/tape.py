@@ -46,12 +46,17 @@ class Tape(Protocol):
         """Give what is recorded from now on memory of its own."""
         ...
 
+    def holds_recordings(self) -> bool:
+        """Whether something was recorded in that memory before."""
+        ...
+
 
 class CudaTape:
     """Records CUDA graphs that share one pool of memory.
 
-    Temporaries of one graph may lie where those of another one lie, so graphs are replayed in the order in which they
-    were recorded. A graph that is recorded later, in the place of another one, needs `renew`.
+    What a graph has freed, a later one of the pool may use: a replay of the former destroys what is there. So graphs
+    are replayed in the order in which they were recorded, or what must outlast a replay of an earlier one lies
+    elsewhere. A graph that is recorded later, in the place of another one, needs `renew`.
 
     Args:
         device: a CUDA device.
@@ -83,6 +88,7 @@ class CudaTape:
             generator = torch.cuda.default_generators[self._device.index or 0]
             generator.graphsafe_set_state(generator.clone_state())
             raise
+        self._holds_recordings = True
         return Track(outputs, graph.replay)
 
     def reserved(self) -> int:
@@ -97,3 +103,8 @@ class CudaTape:
     def renew(self) -> None:
         """Begin a new pool."""
         self._pool = torch.cuda.graph_pool_handle()
+        self._holds_recordings = False
+
+    def holds_recordings(self) -> bool:
+        """Whether the pool has a graph."""
+        return self._holds_recordings

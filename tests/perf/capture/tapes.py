@@ -20,7 +20,7 @@ class CallTape:
     """What a step sees of a graph: fixed outputs, whose values alone change with a replay."""
 
     def __init__(self) -> None:
-        self.renewed = 0
+        self.renewed = self.recorded = 0
 
     def rehearse(self, function: Callable[[], object], times: int) -> None:
         for _ in range(times):
@@ -28,6 +28,7 @@ class CallTape:
 
     def record(self, function: Callable[[], Sequence[Tensor]]) -> Track:
         outputs = list(function())
+        self.recorded += 1
         fixed = [output.detach().clone() for output in outputs]
         for output in fixed:  # a graph has computed nothing yet
             output.fill_(float("nan") if output.is_floating_point() else 0)
@@ -47,6 +48,10 @@ class CallTape:
 
     def renew(self) -> None:
         self.renewed += 1
+        self.recorded = 0
+
+    def holds_recordings(self) -> bool:
+        return self.recorded > 0
 
 
 class OperatorTape(CallTape):
@@ -56,8 +61,13 @@ class OperatorTape(CallTape):
     """
 
     def record(self, function: Callable[[], Sequence[Tensor]]) -> Track:
+        return self.listen(function)[0]
+
+    def listen(self, function: Callable[[], Sequence[Tensor]]) -> tuple[Track, list[Tensor]]:
+        """Record a function; also returns the memory that it allocated."""
         with _Listener() as heard:
             outputs = [output.detach() for output in function()]
+        self.recorded += 1
         for output in outputs:  # a graph has computed nothing yet; autograd hears nothing of a replay either
             output.data.fill_(float("nan") if output.is_floating_point() else 0)
 
@@ -66,7 +76,43 @@ class OperatorTape(CallTape):
                 for call in heard.calls:
                     call.repeat()
 
-        return Track(outputs, replay)
+        allocated = [t for call in heard.calls for t, fresh in zip(call.outputs, call.fresh, strict=True) if fresh]
+        return Track(outputs, replay), allocated
+
+
+class SilentTape(OperatorTape):
+    """What is recorded takes no operator: what is left is the host's own work."""
+
+    def record(self, function: Callable[[], Sequence[Tensor]]) -> Track:
+        return Track(self.listen(function)[0].outputs, lambda: None)
+
+
+class PoolTape(OperatorTape):
+    """The same in a pool of memory at its worst: a replay spoils all that was allocated by later recordings.
+
+    What a recording frees, a later one of the same pool may hold, so a replay of the former writes there.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pool: list[list[Tensor]] = []
+
+    def record(self, function: Callable[[], Sequence[Tensor]]) -> Track:
+        track, allocated = self.listen(function)
+        pool, position = self._pool, len(self._pool)
+        pool.append(allocated)
+
+        def replay() -> None:
+            track.replay()
+            for later in pool[position + 1 :]:
+                for tensor in later:
+                    tensor.data.fill_(float("nan") if tensor.is_floating_point() else 0)
+
+        return Track(track.outputs, replay)
+
+    def renew(self) -> None:
+        super().renew()
+        self._pool = []
 
 
 @dataclass(frozen=True)

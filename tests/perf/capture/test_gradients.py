@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from lucid_yolo.optim.clip import clip_gradients
 from lucid_yolo.perf.capture.gradients import GradientPlaces
 from lucid_yolo.perf.capture.region import MAX_RECORDINGS
 from lucid_yolo.perf.capture.routine import RecordedClip, RoutineRegion
-from lucid_yolo.perf.capture.tape import Tape, Track
+from lucid_yolo.perf.capture.tape import Tape
 from tests.optim.helpers import Recorder, bits, make_network, set_gradients
-from tests.perf.capture.tapes import CallTape, OperatorTape
-
-
-class SilentTape(CallTape):
-    """What is recorded takes no operator: what is left is the host's own work."""
-
-    def record(self, function: Callable[[], list[Tensor]]) -> Track:
-        return Track(super().record(function).outputs, lambda: None)
+from tests.perf.capture.tapes import OperatorTape, SilentTape
 
 
 class Clipping:

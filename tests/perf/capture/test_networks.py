@@ -15,9 +15,10 @@ from lucid_yolo.config.errors import RunError
 from lucid_yolo.config.regions import OF_EVERY_TASK, REGIONS
 from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.perf.capture.network import NetworkInParts
+from tests.optim.helpers import Recorder
 from tests.perf.capture.machine import Machine
 from tests.perf.capture.rig import Rig, assert_equal
-from tests.perf.capture.tapes import CallTape
+from tests.perf.capture.tapes import CallTape, PoolTape, SilentTape
 from tests.perf.capture.workloads import REGIONS_OF
 
 TABLE = [
@@ -36,6 +37,19 @@ def parts_of(workload: str, name: str) -> int:
     return options.count(name) if options and name in ("network", "heads") else {"updates": 2}.get(name, 1)
 
 
+def freeze_trunk(rig: Rig) -> None:
+    rig.model.backbone.requires_grad_(False)
+    rig.model.neck.requires_grad_(False)
+
+
+def evaluate(rig: Rig) -> None:
+    rig.model.eval()
+
+
+def name_of_row(value: str | tuple[str, ...]) -> str:
+    return value if isinstance(value, str) else "+".join(value)
+
+
 def assert_same_gradients(one: Rig, other: Rig) -> None:
     for mine, theirs in zip(one.parameters, other.parameters, strict=True):
         assert (mine.grad is None) == (theirs.grad is None)
@@ -51,9 +65,7 @@ def assert_same_step(one: Rig, other: Rig, seed: int) -> None:
     assert_equal(one.state(), other.state())
 
 
-@pytest.mark.parametrize(
-    ("workload", "names"), TABLE, ids=lambda value: value if type(value) is str else "+".join(value)
-)
+@pytest.mark.parametrize(("workload", "names"), TABLE, ids=name_of_row)
 def test_recorded_steps_equal_eager_ones_bit_for_bit(machine: Machine, workload: str, names: tuple[str, ...]) -> None:
     eager, rig = machine.rig(workload), machine.rig(workload)
     recorder = rig.record(machine.tape(), *names)
@@ -65,6 +77,62 @@ def test_recorded_steps_equal_eager_ones_bit_for_bit(machine: Machine, workload:
         parts, outcome = parts_of(workload, name), outcomes[f"capture.{name}"]
         assert (outcome["recordings"], outcome["replays"], outcome["native_calls"]) == (parts, 3 * parts, 0)
         assert not {"retired", "native_reason"} & outcome.keys()
+
+
+@pytest.mark.parametrize(
+    ("workload", "names"),
+    [
+        ("segment", REGIONS),
+        ("segment", ("heads",)),
+        ("segment", ("network", "loss")),
+        ("keypoints", OF_EVERY_TASK),
+        ("obb", OF_EVERY_TASK),
+    ],
+    ids=name_of_row,
+)
+def test_recordings_of_one_pool_leave_what_is_still_needed(workload: str, names: tuple[str, ...]) -> None:
+    eager, rig = Rig(workload), Rig(workload)
+    rig.record(PoolTape(), *names)
+    for seed in range(2):
+        for one in (eager, rig):
+            one.gradients(seed)
+    assert_same_gradients(rig, eager)
+    assert torch.equal(rig.update(), eager.update())
+    assert_same_step(rig, eager, 2)
+
+
+def thaw(rig: Rig) -> None:
+    rig.model.requires_grad_(True)
+
+
+def train(rig: Rig) -> None:
+    rig.model.train()
+
+
+@pytest.mark.parametrize(
+    ("workload", "before", "after"),
+    [
+        ("segment", freeze_trunk, thaw),
+        ("obb", evaluate, train),
+    ],
+)
+def test_a_network_that_is_recorded_late_has_a_pool_of_its_own(
+    workload: str, before: Callable[[Rig], None], after: Callable[[Rig], None]
+) -> None:
+    eager, rig = Rig(workload), Rig(workload)
+    tape = PoolTape()
+    recorder = rig.record(tape, *RECORDED[workload])
+    for change in (before, after):
+        for one in (eager, rig):
+            change(one)
+        for seed in range(2):
+            for one in (rig, eager):
+                one.gradients(seed)
+            assert_same_gradients(rig, eager)
+        assert torch.equal(rig.update(), eager.update())
+    outcome = recorder.outcomes()["capture.network"]
+    assert (outcome["recordings"], outcome["replays"], outcome["native_calls"]) == (1, 2, 2)
+    assert tape.renewed >= 1
 
 
 @pytest.mark.parametrize("workload", RECORDED)
@@ -79,7 +147,7 @@ def test_recorded_steps_in_low_precision_equal_eager_ones(machine: Machine, work
 @pytest.mark.parametrize(
     ("workload", "names"),
     [*RECORDED.items(), ("segment", ("network",)), ("segment", ("heads",))],
-    ids=lambda value: value if type(value) is str else "+".join(value),
+    ids=name_of_row,
 )
 def test_accumulated_gradients_are_those_of_eager_training(
     machine: Machine, workload: str, names: tuple[str, ...]
@@ -298,8 +366,7 @@ def test_evaluation_of_the_recorded_network_gives_it_up(machine: Machine) -> Non
 def test_a_frozen_trunk_is_computed_natively_under_recorded_heads(machine: Machine) -> None:
     eager, rig = machine.rig("segment"), machine.rig("segment")
     for one in (eager, rig):
-        one.model.backbone.requires_grad_(False)
-        one.model.neck.requires_grad_(False)
+        freeze_trunk(one)
         one.model.head.semantic.requires_grad_(False)
     recorder = rig.record(machine.tape(), *REGIONS)
     for seed in range(3):
@@ -390,3 +457,24 @@ def test_layers_of_one_part_are_cast_together_in_low_precision() -> None:
     rig.gradients(1)
     assert seen == [torch.bfloat16]
     assert layer.weight.dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("workload", "copies"),
+    [
+        ("obb", 3),  # images and targets, then the gradient of the total
+        ("keypoints", 4),  # and the gradients of the levels, sums over the parts
+        ("segment", 5),  # and that of the fused features
+    ],
+)
+def test_nothing_is_copied_from_one_recording_to_the_next(workload: str, copies: int) -> None:
+    rig = Rig(workload)
+    rig.record(SilentTape(), "network", "heads", "loss")
+    rig.gradients(0)
+    for parameter in rig.parameters:
+        parameter.grad = None
+    images, targets = rig.images(1), rig.targets(1)
+    with Recorder() as recorder:
+        rig.objective(images, targets).total.backward()
+    assert recorder.counts["_foreach_copy_"] == copies
+    assert not recorder.counts.keys() & {"copy_", "zero_", "_to_copy"}
