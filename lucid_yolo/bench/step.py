@@ -24,7 +24,7 @@ from lucid_yolo.bench.record import environment, write_record
 from lucid_yolo.config.compose import compose, to_root
 from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.data.batch import Targets
-from lucid_yolo.data.labels.base import LabelSpec
+from lucid_yolo.data.labels.base import spec_without_data
 from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.ops.images import scale_images
 from lucid_yolo.optim.build import build_optimizer
@@ -66,16 +66,19 @@ class StepRig:
         self.device = torch.device(workload.device)
         self.memory_format = torch.channels_last
         task = get_task(config.task.name)
-        model = task.build_model(config.model, LabelSpec(workload.classes))
+        spec = spec_without_data(task.labels, workload.classes)
+        model = task.build_model(config.model, spec)
         self.model: nn.Module = model.to(self.device, memory_format=self.memory_format)  # type: ignore[call-overload]
         self.model.train()
         self.network = CastOnce(self.model)
-        self.loss = task.build_loss(config.task, LabelSpec(workload.classes), workload.size).to(self.device)
-        self.optimizer = build_optimizer(self.model, config.optimizer)
+        self.loss = task.build_loss(config.task, spec, workload.size).to(self.device)
+        self.optimizer = build_optimizer(self.model, config.optimizer, self.loss)
         self.parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
         self.ema = Ema(self.model, decay=config.trainer.ema.decay, ramp=config.trainer.ema.ramp).to(self.device)
         self.clip_norm = config.trainer.clip_norm
         self.images, self.targets = make_batch(workload, self.device)
+        if spec.keypoints is not None:
+            self.targets.keypoints = middles(self.targets.boxes, len(spec.keypoints))
 
     def autocast(self) -> AbstractContextManager[object]:
         """The arithmetic of forward and loss."""
@@ -131,8 +134,13 @@ def make_batch(workload: Workload, device: torch.device) -> tuple[Tensor, Target
     classes = torch.zeros(rows, dtype=torch.int64)
     classes[:count] = torch.randint(0, workload.classes, (count,), generator=generator)
     targets = Targets(image_index=image_index, classes=classes, boxes=boxes, valid=torch.arange(rows) < count)
-    on_device = Targets(**{name: getattr(targets, name).to(device) for name in Targets.__slots__})
-    return images.to(device), on_device
+    return images.to(device), targets.to(device)
+
+
+def middles(boxes: Tensor, count: int) -> Tensor:
+    """(T, K, 3) key points to be learned, all in the middle of their box."""
+    middle = ((boxes[:, :2] + boxes[:, 2:]) / 2).unsqueeze(1).expand(-1, count, -1)
+    return torch.cat((middle, torch.ones_like(middle[..., :1])), -1)
 
 
 def measure(workload: Workload, config: RootConfig, *, warmup: int = 8, steps: int = 40) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from lucid_yolo.config.schema import DataConfig
 from lucid_yolo.config.verbs import ValidateConfig
 from lucid_yolo.data.image import read_image
 from lucid_yolo.data.index import SplitIndex
+from lucid_yolo.data.keypoint_settings import with_keypoints
 from lucid_yolo.data.loader import ValLoader
 from lucid_yolo.data.readers import read_split
 from lucid_yolo.engine.checkpoint import TrainedModel, load_model
@@ -71,13 +72,14 @@ def validate(config: ValidateConfig) -> ValidationReport:
     """Score a checkpoint in float32 on one split of a data set, with every decoder.
 
     Raises:
-        RunError: the checkpoint cannot be used, its classes are others, or the output folder is taken.
+        RunError: the checkpoint cannot be used, its classes or key points are others, or the output folder is taken.
         DataError: the data cannot be read.
     """
     trained = load_model(resolve_user_path(config.checkpoint), device=choose_device(config.accelerator))
     data = _data_config(config, trained)
     index = read_split(data, config.split.value, trained.task.labels)
     _check_classes(index, trained)
+    index = _with_keypoints(index, trained)
     out = claim_output(resolve_user_path(config.out)) if config.out is not None else None
     device = next(trained.model.parameters()).device
     task = trained.task
@@ -120,6 +122,19 @@ def _check_classes(index: SplitIndex, trained: TrainedModel) -> None:
             f"but {index.source} has {list(index.class_names)}. "
             "Validate on data with the same classes in the same order."
         )
+
+
+def _with_keypoints(index: SplitIndex, trained: TrainedModel) -> SplitIndex:
+    """The split with spreads and skeleton as in the training."""
+    spec = trained.info.spec.keypoints
+    if spec is None or index.keypoints is None:
+        return index
+    if index.keypoints.names != spec.names:
+        raise RunError(
+            f"checkpoint={trained.path} knows the key points {list(spec.names)}, but {index.source} has "
+            f"{list(index.keypoints.names)}. Validate on data with the same key points in the same order."
+        )
+    return with_keypoints(index, spec)
 
 
 def _write(

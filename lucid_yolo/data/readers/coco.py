@@ -54,7 +54,7 @@ def read(config: DataConfig, split: Split, labels: LabelKind) -> SplitIndex:
         DataError: files not found or ambiguous, or labels that cannot be used; all problems of a file at once.
     """
     check_options(config, allowed=())
-    return read_annotations(find_annotations(config, split), config, split, labels)
+    return read_annotations(find_annotations(config, split, labels), config, split, labels)
 
 
 def read_annotations(source: Path, config: DataConfig, split: Split, labels: LabelKind) -> SplitIndex:
@@ -79,6 +79,8 @@ def read_annotations(source: Path, config: DataConfig, split: Split, labels: Lab
         )
     rows = _read_objects(document["annotations"], categories, images, parser, problems)
     keypoints = _read_keypoints(document["categories"], parser, problems)
+    if keypoints is not None:
+        _check_keypoints(rows, images, len(keypoints), problems)
     sizes, unreadable, notes = _displayed_sizes(paths, images, config, problems)
     problems.raise_if_any(paths)
     facts = SplitFacts(
@@ -203,6 +205,16 @@ def _read_keypoints(records: list[Any], parser: LabelParser, problems: Problems)
     except UnusableLabelError as error:
         problems.add(f"categories: {error}")
         return None
+
+
+def _check_keypoints(rows: ObjectRows, images: _Images, count: int, problems: Problems) -> None:
+    """Every object has the points that its category names, or none."""
+    for image, key, points in zip(rows.image, rows.keys, rows.labels, strict=True):
+        if points is not None and len(points) != count:
+            problems.add(
+                f"annotation {key} ({images.names[image]}): keypoints has {3 * len(points)} numbers; the categories "
+                f"name {counted(count, 'point')}, so {3 * count} are needed"
+            )
 
 
 def _read_objects(

@@ -1,0 +1,107 @@
+"""Key points as a task: which model, loss, decoders and metric belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, cast
+
+from torch import nn
+
+from lucid_yolo.config.schema import KeypointTaskConfig, ModelConfig, TaskConfig, TaskName
+from lucid_yolo.data.index import SplitIndex
+from lucid_yolo.data.labels.base import KeypointSpec, LabelKind, LabelSpec
+from lucid_yolo.data.labels.keypoint_spec import UNIFORM_SIGMA
+from lucid_yolo.losses.keypoints import PART_NAMES, KeypointLoss
+from lucid_yolo.nn.model import KeypointDetector, Scale
+from lucid_yolo.nn.predictions import KeypointPredictions
+from lucid_yolo.ops.anchors import Anchors, make_anchors
+from lucid_yolo.ops.detections import Detections
+from lucid_yolo.ops.letterbox import Letterbox
+from lucid_yolo.tasks import detect
+from lucid_yolo.tasks.base import Decoder, Task
+from lucid_yolo.tasks.detect.task import ONE_TO_MANY, ONE_TO_ONE
+
+if TYPE_CHECKING:
+    from lucid_yolo.eval.columns import ImageDetections
+    from lucid_yolo.eval.metrics import SplitMetrics
+
+
+@lru_cache(maxsize=4)
+def _anchors(image_size: int) -> Anchors:
+    return make_anchors(image_size, KeypointDetector.strides)
+
+
+@dataclass(frozen=True, slots=True)
+class KeypointTask:
+    """Key points; see ``Task`` for what each attribute and method is."""
+
+    name: TaskName = TaskName.KEYPOINTS
+    labels: LabelKind = LabelKind.KEYPOINTS
+    part_names: tuple[str, ...] = PART_NAMES
+    metric_names: tuple[str, ...] = ("oks_ap", "oks_ap50", "box_ap", "box_ap50")
+    primary: str = "oks_ap"
+    decoders: tuple[Decoder, ...] = (ONE_TO_ONE, ONE_TO_MANY)
+
+    def build_model(self, config: ModelConfig, spec: LabelSpec) -> KeypointDetector:
+        """Build the network of a variant for the points of a data set."""
+        return KeypointDetector(
+            Scale.from_config(config),
+            spec.num_classes,
+            len(_points(spec)),
+            detach_one_to_one=config.detach_one_to_one,
+        )
+
+    def class_rows(self, model: nn.Module) -> tuple[str, ...]:
+        """Those of the class stems, which are detection's."""
+        return detect.TASK.class_rows(model)
+
+    def build_loss(self, config: TaskConfig, spec: LabelSpec, image_size: int) -> KeypointLoss:
+        """Build assignment and loss for a training canvas of ``image_size`` pixels."""
+        settings, points = cast(KeypointTaskConfig, config), _points(spec)
+        sigmas = points.sigmas or (UNIFORM_SIGMA,) * len(points)
+        return KeypointLoss(spec.num_classes, sigmas, _anchors(image_size), settings.loss, settings.assigner)
+
+    def set_epoch(self, loss: nn.Module, epoch: int, max_epochs: int) -> None:
+        """Set the weight of the two branches."""
+        cast(KeypointLoss, loss).set_epoch(epoch, max_epochs)
+
+    def decode(
+        self, decoder: Decoder, predictions: KeypointPredictions, letterboxes: Sequence[Letterbox], image_size: int
+    ) -> list[Detections]:
+        """Decode one branch: the best anchors without suppression, or all of them with it."""
+        from lucid_yolo.tasks.keypoints.decode import (  # type: ignore[import-untyped]  # noqa: PLC0415
+            decode_one_to_many,
+            decode_one_to_one,
+            to_detections,
+        )
+
+        if decoder == ONE_TO_ONE:
+            decoded = decode_one_to_one(predictions.one_to_one, _anchors(image_size))
+        else:
+            decoded = decode_one_to_many(predictions.one_to_many, _anchors(image_size))
+        found: list[Detections] = to_detections(decoded, letterboxes)
+        return found
+
+    def evaluate(self, index: SplitIndex, detections: ImageDetections) -> SplitMetrics:
+        """COCO metrics of key points, and of boxes beside them, in the frame of the original pictures."""
+        from lucid_yolo.eval.keypoints import (  # type: ignore[import-untyped]  # noqa: PLC0415 - slow to import
+            evaluate_keypoints,
+        )
+
+        metrics: SplitMetrics = evaluate_keypoints(index, detections)
+        return metrics
+
+    def metric_values(self, metrics: SplitMetrics) -> dict[str, float]:
+        """AP at OKS 0.50:0.95 and at 0.5, and the same at IoU."""
+        box = metrics.beside["box"]
+        return {"oks_ap": metrics.main.ap, "oks_ap50": metrics.main.ap50, "box_ap": box.ap, "box_ap50": box.ap50}
+
+
+def _points(spec: LabelSpec) -> KeypointSpec:
+    assert spec.keypoints is not None  # a reader of key points has refused data without them
+    return spec.keypoints
+
+
+TASK: Task = KeypointTask()
