@@ -11,8 +11,9 @@ from lucid_yolo.config.errors import ConfigError, DataError
 from lucid_yolo.config.schema import AugmentConfig, KeypointsConfig
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.labels.base import KeypointSpec
-from lucid_yolo.data.labels.keypoint_spec import UNIFORM_SIGMA, flip_problem, skeleton_problem
+from lucid_yolo.data.labels.keypoint_spec import flip_problem, skeleton_problem
 from lucid_yolo.data.labels.keypoints import KeypointLabels
+from lucid_yolo.ops.keypoints import UNIFORM_SIGMA
 
 KEY = "task.keypoints"
 

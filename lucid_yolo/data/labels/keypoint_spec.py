@@ -23,9 +23,6 @@ COCO_SIGMAS = (
 )  # fmt: skip
 """Spread of each point in Object Keypoint Similarity, as the evaluation of COCO has it."""
 
-UNIFORM_SIGMA = 0.072
-"""Spread of a point of which nothing is known: the median of COCO's."""
-
 _SIDES = (("left", "right"), ("Left", "Right"), ("LEFT", "RIGHT"))
 _INITIALS = (("l", "r"), ("L", "R"))
 _OTHER_SIDE = {a: b for pair in _SIDES + _INITIALS for a, b in (pair, pair[::-1])}

@@ -12,16 +12,18 @@ from torch import nn
 from lucid_yolo.config.schema import KeypointTaskConfig, ModelConfig, TaskConfig, TaskName
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.labels.base import KeypointSpec, LabelKind, LabelSpec
-from lucid_yolo.data.labels.keypoint_spec import UNIFORM_SIGMA
 from lucid_yolo.losses.keypoints import PART_NAMES, KeypointLoss
 from lucid_yolo.nn.model import KeypointDetector, Scale
-from lucid_yolo.nn.predictions import KeypointPredictions
+from lucid_yolo.nn.predictions import BranchPredictions, KeypointPredictions
 from lucid_yolo.ops.anchors import Anchors, make_anchors
 from lucid_yolo.ops.detections import Detections
+from lucid_yolo.ops.keypoints import UNIFORM_SIGMA
 from lucid_yolo.ops.letterbox import Letterbox
 from lucid_yolo.tasks import detect
 from lucid_yolo.tasks.base import Decoder, Task
+from lucid_yolo.tasks.detect.decode import decode_one_to_many, decode_one_to_one
 from lucid_yolo.tasks.detect.task import ONE_TO_MANY, ONE_TO_ONE
+from lucid_yolo.tasks.keypoints.decode import decode_points, to_keypoint_detections
 
 if TYPE_CHECKING:
     from lucid_yolo.eval.columns import ImageDetections
@@ -71,27 +73,20 @@ class KeypointTask:
         self, decoder: Decoder, predictions: KeypointPredictions, letterboxes: Sequence[Letterbox], image_size: int
     ) -> list[Detections]:
         """Decode one branch: the best anchors without suppression, or all of them with it."""
-        from lucid_yolo.tasks.keypoints.decode import (  # type: ignore[import-untyped]  # noqa: PLC0415
-            decode_one_to_many,
-            decode_one_to_one,
-            to_detections,
-        )
-
+        anchors = _anchors(image_size)
         if decoder == ONE_TO_ONE:
-            decoded = decode_one_to_one(predictions.one_to_one, _anchors(image_size))
+            branch = predictions.one_to_one
+            decoded = decode_one_to_one(BranchPredictions(*branch[:2]), anchors)
         else:
-            decoded = decode_one_to_many(predictions.one_to_many, _anchors(image_size))
-        found: list[Detections] = to_detections(decoded, letterboxes)
-        return found
+            branch = predictions.one_to_many
+            decoded = decode_one_to_many(BranchPredictions(*branch[:2]), anchors)
+        return to_keypoint_detections(decoded, decode_points(decoded, branch.points, anchors), letterboxes)
 
     def evaluate(self, index: SplitIndex, detections: ImageDetections) -> SplitMetrics:
         """COCO metrics of key points, and of boxes beside them, in the frame of the original pictures."""
-        from lucid_yolo.eval.keypoints import (  # type: ignore[import-untyped]  # noqa: PLC0415 - slow to import
-            evaluate_keypoints,
-        )
+        from lucid_yolo.eval.keypoints import evaluate_keypoints  # noqa: PLC0415 - slow to import
 
-        metrics: SplitMetrics = evaluate_keypoints(index, detections)
-        return metrics
+        return evaluate_keypoints(index, detections)
 
     def metric_values(self, metrics: SplitMetrics) -> dict[str, float]:
         """AP at OKS 0.50:0.95 and at 0.5, and the same at IoU."""
