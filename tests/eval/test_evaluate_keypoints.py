@@ -14,10 +14,10 @@ from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.labels.base import KeypointSpec
 from lucid_yolo.eval.coco import IouType
 from lucid_yolo.eval.keypoints import evaluate_keypoints
-from lucid_yolo.ops.keypoints import UNIFORM_SIGMA
 from lucid_yolo.eval.metrics import KeypointMetrics
 from lucid_yolo.eval.results import result_types, to_coco_json
 from lucid_yolo.ops.detections import Detections
+from lucid_yolo.ops.keypoints import UNIFORM_SIGMA
 from tests.eval.coco_files import evaluate_files, export_truth, objects_of, perfect, read_coco
 
 COCO_SIGMAS = tuple(Params("keypoints").kpt_oks_sigmas.tolist())
