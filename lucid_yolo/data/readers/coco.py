@@ -236,7 +236,7 @@ def _read_objects(
         if label is None:
             problems.add(f"{where}: {_shown(record, 'category_id')}; allowed: {allowed_ids(categories.ids)}")
             continue
-        parsed = _parsed(record, parser, where, problems)
+        parsed = _parsed(record, images.sizes[image], parser, where, problems)
         box = (parsed.box or _read_box(record, where, problems)) if parsed is not None else None
         crowd = record.get("iscrowd")  # null and absent mean no crowd
         if crowd not in (0, 1, None):
@@ -256,12 +256,19 @@ def _read_objects(
     return rows
 
 
-def _parsed(record: dict[str, Any], parser: LabelParser, where: str, problems: Problems) -> Parsed | None:
+def _parsed(
+    record: dict[str, Any], size: tuple[int, int] | None, parser: LabelParser, where: str, problems: Problems
+) -> Parsed | None:
     try:
-        return parser.coco(record)
+        parsed = parser.coco(record)
     except UnusableLabelError as error:
         problems.add(f"{where}: {error}")
         return None
+    if parsed.size is not None and size is not None and parsed.size != size:
+        made_for, stated = (f"{width}x{height}" for width, height in (parsed.size, size))
+        problems.add(f"{where}: its label is made for a picture of {made_for} pixels, its image has {stated}")
+        return None
+    return parsed
 
 
 def _read_box(record: dict[str, Any], where: str, problems: Problems) -> tuple[float, float, float, float] | None:
