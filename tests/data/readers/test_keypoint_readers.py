@@ -165,7 +165,7 @@ def test_splits_must_have_the_same_points(coco_set: Write) -> None:
     for category in document["categories"]:
         category["keypoints"] = ["nose", "right_ear", "left_ear"]
     file.write_text(json.dumps(document))
-    with pytest.raises(DataError, match="different key points: nose, left_ear, right_ear in .*train2017"):
+    with pytest.raises(DataError, match=r"different key points: nose, left_ear, right_ear in .*train2017"):
         read_splits(config, LabelKind.KEYPOINTS)
     assert any("different key points" in problem for problem in check_data(config, LabelKind.KEYPOINTS).problems)
 
