@@ -1,7 +1,8 @@
 """The verb ``validate``: score a checkpoint on a data set, with a report, predictions and pictures.
 
 Predictions are COCO results with the data set's own image and category ids: ``predictions.json`` and, for a further
-decoder, its suffix in the name. pycocotools reads them as they are.
+decoder, its suffix in the name. pycocotools reads them as they are. Masks and key points have their boxes in a file
+beside: ``predictions_bbox.json``.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from lucid_yolo.engine.device import choose_device
 from lucid_yolo.engine.evaluate import Evaluation, evaluate
 from lucid_yolo.engine.final import metrics_table, named_metrics
 from lucid_yolo.engine.predict import claim_output
-from lucid_yolo.eval.coco import to_coco_json
 from lucid_yolo.eval.predictions_io import write_json
 from lucid_yolo.eval.recall import recall_at
+from lucid_yolo.eval.results import result_types, to_coco_json
 from lucid_yolo.tasks.base import Decoder
 
 
@@ -143,7 +144,11 @@ def _write(
     }
     (out / "report.json").write_text(json.dumps(report, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     for decoder, evaluation in found.items():
-        write_json(out / f"predictions{decoder.suffix}.json", to_coco_json(index, evaluation.detections))
+        main, *others = result_types(evaluation.detections)
+        name = f"predictions{decoder.suffix}"
+        write_json(out / f"{name}.json", to_coco_json(index, evaluation.detections, main))
+        for other in others:
+            write_json(out / f"{name}_{other.value}.json", to_coco_json(index, evaluation.detections, other))
     shown = found[trained.task.decoders[0]]
     write_validation_pictures(
         out,

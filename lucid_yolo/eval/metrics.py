@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,7 +131,7 @@ class DetectionMetrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoxMetrics(DetectionMetrics):
-    """COCO box metrics of a split. What no object defines is NaN (COCO prints -1).
+    """COCO metrics of boxes or masks. What no object defines is NaN (COCO prints -1).
 
     Attributes:
         ap_small: AP of objects below 32 x 32 pixels.
@@ -154,6 +154,23 @@ class BoxMetrics(DetectionMetrics):
     ar100: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeypointMetrics(DetectionMetrics):
+    """COCO metrics of key points: Object Keypoint Similarity stands in the place of IoU. NaN as in ``BoxMetrics``.
+
+    Attributes:
+        ap_medium: AP of objects between 32 x 32 and 96 x 96 pixels.
+        ap_large: AP of objects above 96 x 96 pixels.
+        ar20: mean recall over similarities 0.50:0.95 with 20 detections an image and class, COCO's limit here.
+    """
+
+    headline: ClassVar[tuple[str, ...]] = ("ap", "ap50", "ap75", "ap_medium", "ap_large", "ar20")
+
+    ap_medium: float
+    ap_large: float
+    ar20: float
+
+
 @dataclass(frozen=True, slots=True)
 class SplitMetrics:
     """Scores of a split by what is compared.
@@ -170,6 +187,11 @@ class SplitMetrics:
         """Plain containers for a JSON report: the main scores, and the others under their names."""
         others = {name: metrics.as_dict(class_names) for name, metrics in self.beside.items()}
         return {**self.main.as_dict(class_names), **others}
+
+
+def shared_values(metrics: DetectionMetrics) -> dict[str, Any]:
+    """Fields that every evaluation has, to build metrics with more of them."""
+    return {one.name: getattr(metrics, one.name) for one in fields(DetectionMetrics)}
 
 
 def count_reaching(scores: NDArray[np.floating]) -> NDArray[np.int64]:
