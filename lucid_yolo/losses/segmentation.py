@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -13,7 +12,7 @@ from lucid_yolo.assign.task_aligned import Assignment
 from lucid_yolo.config.schema import AssignerConfig, SegmentLossConfig
 from lucid_yolo.data.batch import Targets
 from lucid_yolo.losses.detection import PART_NAMES as DETECTION_PARTS
-from lucid_yolo.losses.detection import DetectionLoss, stack_branches
+from lucid_yolo.losses.detection import DetectionLoss, DetectionLosses, stack_branches
 from lucid_yolo.losses.masks import bit_places, mask_bce, pick_rows, unpack
 from lucid_yolo.nn.predictions import BranchPredictions, Predictions, SegmentPredictions
 from lucid_yolo.ops.anchors import Anchors
@@ -21,20 +20,6 @@ from lucid_yolo.ops.anchors import Anchors
 PART_NAMES = (*DETECTION_PARTS, "mask", "semantic")
 MASK_STRIDE = 4.0
 """Pixels of the canvas a side of a mask's cell."""
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentationLosses:
-    """Loss of a batch.
-
-    Attributes:
-        total: 0-d, with gradient.
-        parts: (5,) detached; terms in the order of ``PART_NAMES``, weighted by gains and branches; they sum to the
-            total.
-    """
-
-    total: Tensor
-    parts: Tensor
 
 
 class Slots(NamedTuple):
@@ -167,7 +152,7 @@ class SegmentationLoss(nn.Module):
         semantic = semantic_loss(logits, maps) * self.config.semantic
         return torch.cat((detection, torch.stack((masks, semantic))))
 
-    def forward(self, predictions: SegmentPredictions, targets: Targets) -> SegmentationLosses:
+    def forward(self, predictions: SegmentPredictions, targets: Targets) -> DetectionLosses:
         """Compute the loss of a batch in float32, whatever autocast says.
 
         Args:
@@ -175,13 +160,14 @@ class SegmentationLoss(nn.Module):
             targets: packed objects in pixels of the training canvas, with masks.
 
         Returns:
-            Total and parts. Terms without positives are exact zeros with finite gradients.
+            Total, and five parts in the order of ``PART_NAMES``. Terms without positives are exact zeros with finite
+            gradients.
         """
         with torch.autocast(device_type=self.alpha.device.type, enabled=False):
             stacked = stack_detections(predictions)
             assignment = self.detection.assign(stacked, targets)
             parts = self.terms(predictions, stacked, assignment, targets)
-            return SegmentationLosses(parts.sum(), parts.detach())
+            return DetectionLosses(parts.sum(), parts.detach())
 
 
 def stack_detections(predictions: SegmentPredictions) -> BranchPredictions:

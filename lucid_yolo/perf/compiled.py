@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from functools import partial
 from types import FunctionType
 from typing import Any, Generic, TypeVar
@@ -76,8 +77,8 @@ class CompiledObjective(Generic[Predicted, Losses]):
         """
         if self._inactive:
             return self._otherwise(images, targets, mark)
-        for tensor in (images, targets.image_index, targets.classes, targets.boxes, targets.valid):
-            if tensor.shape[0] > 1:
+        for tensor in (images, *(getattr(targets, field.name) for field in fields(targets))):
+            if tensor is not None and tensor.shape[0] > 1:
                 torch._dynamo.mark_dynamic(tensor, 0)
         graphs, begun = self._graphs, time.perf_counter()
         try:

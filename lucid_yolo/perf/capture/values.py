@@ -22,7 +22,7 @@ def flatten(value: Any) -> tuple[list[Tensor], Rebuild]:
     """Take a nested value apart.
 
     Args:
-        value: a tensor, or a (named) tuple, list or dataclass of such values.
+        value: a tensor or None, or a (named) tuple, list or dataclass of such values.
 
     Returns:
         its tensors, depth first, and the way back.
@@ -39,6 +39,8 @@ def _walk(value: Any, tensors: list[Tensor]) -> Callable[[Iterator[Tensor]], Any
     if isinstance(value, Tensor):
         tensors.append(value)
         return next
+    if value is None:
+        return lambda given: None
     if is_dataclass(value) and not isinstance(value, type):
         kind, names = type(value), [field.name for field in fields(value)]
         parts = [_walk(getattr(value, name), tensors) for name in names]
@@ -50,7 +52,7 @@ def _walk(value: Any, tensors: list[Tensor]) -> Callable[[Iterator[Tensor]], Any
             return lambda given: make(*(part(given) for part in parts))
         sequence = type(value)
         return lambda given: sequence(part(given) for part in parts)
-    raise TypeError(f"{type(value).__name__} is neither a tensor nor a tuple, list or dataclass of them")
+    raise TypeError(f"{type(value).__name__} is neither a tensor nor None nor a tuple, list or dataclass of them")
 
 
 @torch.no_grad()

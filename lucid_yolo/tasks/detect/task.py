@@ -13,7 +13,6 @@ from lucid_yolo.config.schema import ModelConfig, TaskConfig, TaskName
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.labels.base import LabelKind, LabelSpec
 from lucid_yolo.losses.detection import PART_NAMES, DetectionLoss
-from lucid_yolo.nn.heads.detect import TwoBranchHead
 from lucid_yolo.nn.heads.stems import Stem
 from lucid_yolo.nn.model import Detector, Scale
 from lucid_yolo.nn.predictions import Predictions
@@ -32,17 +31,8 @@ ONE_TO_MANY = Decoder("one_to_many", "_nms")
 
 
 @lru_cache(maxsize=4)
-def anchors_of(image_size: int) -> Anchors:
-    """Anchor points of a canvas, the same for every network."""
+def _anchors(image_size: int) -> Anchors:
     return make_anchors(image_size, Detector.strides)
-
-
-def class_stem_rows(model: nn.Module) -> tuple[str, ...]:
-    """Names of the weights and biases of the last convolution of each class stem, of any network."""
-    head = cast(TwoBranchHead, cast(Detector, model).head)
-    stems = [cast(Stem, stem) for branch in (head.one_to_many, head.one_to_one) for stem in branch.cls]
-    rows = {id(parameter) for stem in stems for parameter in stem[-1].parameters()}
-    return tuple(name for name, parameter in model.named_parameters() if id(parameter) in rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +52,14 @@ class DetectTask:
 
     def class_rows(self, model: nn.Module) -> tuple[str, ...]:
         """Weights and biases of the last convolution of each class stem."""
-        return class_stem_rows(model)
+        head = cast(Detector, model).head
+        stems = [cast(Stem, stem) for branch in (head.one_to_many, head.one_to_one) for stem in branch.cls]
+        rows = {id(parameter) for stem in stems for parameter in stem[-1].parameters()}
+        return tuple(name for name, parameter in model.named_parameters() if id(parameter) in rows)
 
     def build_loss(self, config: TaskConfig, spec: LabelSpec, image_size: int) -> DetectionLoss:
         """Build assignment and loss for a training canvas of ``image_size`` pixels."""
-        return DetectionLoss(spec.num_classes, anchors_of(image_size), config.loss, config.assigner)
+        return DetectionLoss(spec.num_classes, _anchors(image_size), config.loss, config.assigner)
 
     def set_epoch(self, loss: nn.Module, epoch: int, max_epochs: int) -> None:
         """Set the weight of the two branches."""
@@ -77,9 +70,9 @@ class DetectTask:
     ) -> list[Detections]:
         """Decode one branch: the best anchors without suppression, or all of them with it."""
         if decoder == ONE_TO_ONE:
-            decoded = decode_one_to_one(predictions.one_to_one, anchors_of(image_size))
+            decoded = decode_one_to_one(predictions.one_to_one, _anchors(image_size))
         else:
-            decoded = decode_one_to_many(predictions.one_to_many, anchors_of(image_size))
+            decoded = decode_one_to_many(predictions.one_to_many, _anchors(image_size))
         return to_detections(decoded, letterboxes)
 
     def evaluate(self, index: SplitIndex, detections: ImageDetections) -> SplitMetrics:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
 from torch import nn
@@ -14,15 +15,22 @@ from lucid_yolo.data.labels.base import LabelKind, LabelSpec
 from lucid_yolo.losses.segmentation import PART_NAMES, SegmentationLoss
 from lucid_yolo.nn.model import Scale, Segmenter
 from lucid_yolo.nn.predictions import BranchPredictions, SegmentPredictions
+from lucid_yolo.ops.anchors import Anchors, make_anchors
 from lucid_yolo.ops.detections import Detections
 from lucid_yolo.ops.letterbox import Letterbox
+from lucid_yolo.tasks import detect
 from lucid_yolo.tasks.base import Decoder, Task
 from lucid_yolo.tasks.detect.decode import decode_one_to_many, decode_one_to_one
-from lucid_yolo.tasks.detect.task import ONE_TO_MANY, ONE_TO_ONE, anchors_of, class_stem_rows
+from lucid_yolo.tasks.detect.task import ONE_TO_MANY, ONE_TO_ONE
 
 if TYPE_CHECKING:
     from lucid_yolo.eval.columns import ImageDetections
     from lucid_yolo.eval.metrics import SplitMetrics
+
+
+@lru_cache(maxsize=4)
+def _anchors(image_size: int) -> Anchors:
+    return make_anchors(image_size, Segmenter.strides)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +50,14 @@ class SegmentTask:
 
     def class_rows(self, model: nn.Module) -> tuple[str, ...]:
         """The last convolution of each class stem, and the one that gives the class maps."""
-        semantic = {id(parameter) for parameter in cast(Segmenter, model).head.semantic.parameters()}
-        maps = tuple(name for name, parameter in model.named_parameters() if id(parameter) in semantic)
-        return (*class_stem_rows(model), *maps)
+        maps = {id(parameter) for parameter in cast(Segmenter, model).head.semantic.parameters()}
+        named = tuple(name for name, parameter in model.named_parameters() if id(parameter) in maps)
+        return (*detect.TASK.class_rows(model), *named)
 
     def build_loss(self, config: TaskConfig, spec: LabelSpec, image_size: int) -> SegmentationLoss:
         """Build assignment and loss for a training canvas of ``image_size`` pixels."""
         loss = cast(SegmentTaskConfig, config).loss
-        return SegmentationLoss(spec.num_classes, anchors_of(image_size), loss, config.assigner)
+        return SegmentationLoss(spec.num_classes, _anchors(image_size), loss, config.assigner)
 
     def set_epoch(self, loss: nn.Module, epoch: int, max_epochs: int) -> None:
         """Set the weight of the two branches."""
@@ -65,7 +73,7 @@ class SegmentTask:
             branch, decode = predictions.one_to_one, decode_one_to_one
         else:
             branch, decode = predictions.one_to_many, decode_one_to_many
-        decoded = decode(BranchPredictions(*branch[:2]), anchors_of(image_size))
+        decoded = decode(BranchPredictions(*branch[:2]), _anchors(image_size))
         return to_segment_detections(decoded, branch.coefficients, predictions.prototypes, letterboxes, image_size)
 
     def evaluate(self, index: SplitIndex, detections: ImageDetections) -> SplitMetrics:
