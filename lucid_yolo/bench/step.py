@@ -12,7 +12,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from lucid_yolo.bench.record import environment, write_record
 from lucid_yolo.config.compose import compose, to_root
 from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.data.batch import Targets
+from lucid_yolo.data.empty import empty_targets
 from lucid_yolo.data.labels.base import spec_without_data
 from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.ops.images import scale_images
@@ -76,9 +77,10 @@ class StepRig:
         self.parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
         self.ema = Ema(self.model, decay=config.trainer.ema.decay, ramp=config.trainer.ema.ramp).to(self.device)
         self.clip_norm = config.trainer.clip_norm
-        self.images, self.targets = make_batch(workload, self.device)
-        if spec.keypoints is not None:
-            self.targets.keypoints = middles(self.targets.boxes, len(spec.keypoints))
+        self.images, targets = make_batch(workload, self.device)
+        labels = empty_targets(task.labels, spec, rows=len(targets.valid), image_size=workload.size)
+        drawn = {name: getattr(targets, name) for name in ("image_index", "classes", "boxes", "valid")}
+        self.targets = replace(labels.to(self.device), **drawn)
 
     def autocast(self) -> AbstractContextManager[object]:
         """The arithmetic of forward and loss."""
@@ -135,12 +137,6 @@ def make_batch(workload: Workload, device: torch.device) -> tuple[Tensor, Target
     classes[:count] = torch.randint(0, workload.classes, (count,), generator=generator)
     targets = Targets(image_index=image_index, classes=classes, boxes=boxes, valid=torch.arange(rows) < count)
     return images.to(device), targets.to(device)
-
-
-def middles(boxes: Tensor, count: int) -> Tensor:
-    """(T, K, 3) key points to be learned, all in the middle of their box."""
-    middle = ((boxes[:, :2] + boxes[:, 2:]) / 2).unsqueeze(1).expand(-1, count, -1)
-    return torch.cat((middle, torch.ones_like(middle[..., :1])), -1)
 
 
 def measure(workload: Workload, config: RootConfig, *, warmup: int = 8, steps: int = 40) -> dict[str, Any]:

@@ -35,6 +35,7 @@ class TaskName(Choice):
     """What is learned."""
 
     DETECT = "detect"
+    SEGMENT = "segment"
     KEYPOINTS = "keypoints"
 
 
@@ -142,6 +143,23 @@ class TaskConfig:
     name: TaskName = MISSING
     loss: LossConfig = field(default_factory=LossConfig)
     assigner: AssignerConfig = field(default_factory=AssignerConfig)
+
+
+@dataclass
+class SegmentLossConfig(LossConfig):
+    """Weights of the loss terms of a segmentation, and how many masks a step learns."""
+
+    mask: float = 2.5
+    semantic: float = 0.5
+    mask_slots_one_to_many: int = 96  # masks an image, those of the largest weight in the assignment
+    mask_slots_one_to_one: int = 32  # this branch has one an object
+
+
+@dataclass
+class SegmentTaskConfig(TaskConfig):
+    """Boxes, classes and masks."""
+
+    loss: SegmentLossConfig = field(default_factory=SegmentLossConfig)
 
 
 @dataclass
@@ -389,7 +407,11 @@ class RootConfig:
     overrides: list[str] = field(default_factory=list)  # what this was composed from; written by compose, not by users
 
 
-TASKS: dict[str, type[TaskConfig]] = {"detect": TaskConfig, "keypoints": KeypointTaskConfig}
+TASKS: dict[str, type[TaskConfig]] = {
+    "detect": TaskConfig,
+    "segment": SegmentTaskConfig,
+    "keypoints": KeypointTaskConfig,
+}
 OPTIMIZERS: dict[str, type[OptimizerConfig]] = {"musgd": MuSGDConfig, "sgd": SGDConfig, "adamw": AdamWConfig}
 KINDS: dict[str, Mapping[str, type[Any]]] = {"task": TASKS, "optimizer": OPTIMIZERS}
 """Groups whose options have settings of their own: the class of each option."""

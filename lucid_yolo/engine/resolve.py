@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from lucid_yolo.config.schema import KeypointTaskConfig, RootConfig
 from lucid_yolo.data.cache import cache_exists
+from lucid_yolo.data.empty import empty_targets
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.keypoint_settings import configured, with_keypoints
 from lucid_yolo.data.readers import read_splits
@@ -93,10 +94,11 @@ def choose_workers(config: RootConfig, index: SplitIndex, machine: Machine, *, r
         rows: target rows of a batch.
     """
     data = config.data
+    targets = empty_targets(get_task(config.task.name).labels, index.spec, rows=rows, image_size=data.image_size)
     return choose_num_workers(
         data.num_workers,
         cores=machine.cores,
         free_shm=machine.shm_free,
-        batch_bytes=batch_bytes(batch_size=data.batch_size, image_size=data.image_size, rows=rows),
+        batch_bytes=batch_bytes(batch_size=data.batch_size, image_size=data.image_size, targets=targets),
         batches=-(-len(index) // data.batch_size),
     )

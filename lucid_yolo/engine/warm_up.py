@@ -18,7 +18,7 @@ from threading import Thread
 import torch
 
 from lucid_yolo.config.schema import RootConfig
-from lucid_yolo.data.batch import Targets
+from lucid_yolo.data.empty import empty_targets
 from lucid_yolo.data.labels.base import spec_without_data
 from lucid_yolo.data.statistics import MIN_ROWS
 from lucid_yolo.nn.cast import CastOnce
@@ -76,13 +76,7 @@ def _step(config: RootConfig, plan: RunPlan, device: torch.device) -> None:
     model = model.to(device).to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
     loss = loss.to(device)
     images = torch.zeros(batch, 3, size, size, device=device).contiguous(memory_format=torch.channels_last)
-    targets = Targets(
-        image_index=torch.zeros(MIN_ROWS, dtype=torch.int64),
-        classes=torch.zeros(MIN_ROWS, dtype=torch.int64),
-        boxes=torch.zeros(MIN_ROWS, 4),
-        valid=torch.zeros(MIN_ROWS, dtype=torch.bool),
-        keypoints=None if spec.keypoints is None else torch.zeros(MIN_ROWS, len(spec.keypoints), 3),
-    ).to(device)
+    targets = empty_targets(task.labels, spec, rows=MIN_ROWS, image_size=size).to(device)
     dtype = AUTOCAST.get(str(plan["precision"].active))
     # Plans are kept by this flag too.
     torch.backends.cudnn.deterministic = deterministic

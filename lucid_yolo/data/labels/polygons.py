@@ -182,4 +182,5 @@ class PolygonLabels:
 def _common(boxes: NDArray[np.float64], others: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """(N, 4) overlap of boxes, xyxy, and (N,) whether there is any."""
     low, high = np.maximum(boxes[:, :2], others[:, :2]), np.minimum(boxes[:, 2:], others[:, 2:])
-    return np.concatenate([low, high], axis=1), (low < high).all(axis=1)
+    overlaps: NDArray[np.bool_] = np.logical_and.reduce(low < high, axis=1)
+    return np.concatenate([low, high], axis=1), overlaps
