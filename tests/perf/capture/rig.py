@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from lucid_yolo.config.compose import compose, to_root
 from lucid_yolo.data.batch import Targets
-from lucid_yolo.data.labels.base import LabelSpec
+from lucid_yolo.data.labels.base import spec_without_data
 from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.optim.build import build_optimizer
 from lucid_yolo.optim.clip import clip_gradients
@@ -65,13 +66,12 @@ class Rig:
         self.config = to_root(compose(overrides))
         torch.manual_seed(0)
         task = get_task(self.config.task.name)
-        model = task.build_model(self.config.model, LabelSpec(CLASSES)).to(
-            self.device, memory_format=torch.channels_last
-        )
+        self.spec = spec_without_data(task.labels, CLASSES)
+        model = task.build_model(self.config.model, self.spec).to(self.device, memory_format=torch.channels_last)
         self.model = model.train()
-        self.loss = task.build_loss(self.config.task, LabelSpec(CLASSES), size).to(self.device)
-        self.optimizer = build_optimizer(self.model, self.config.optimizer)
-        self.parameters = list(self.model.parameters())
+        self.loss = task.build_loss(self.config.task, self.spec, size).to(self.device)
+        self.optimizer = build_optimizer(self.model, self.config.optimizer, self.loss)
+        self.parameters = [*self.model.parameters(), *self.loss.parameters()]
         self.optimizer.update_allowed = torch.ones((), dtype=torch.bool, device=self.device)
         self.ema = Ema(self.model, decay=0.99, ramp=10.0)
         self.objective = Objective(CastOnce(self.model), self.loss)
@@ -94,7 +94,14 @@ class Rig:
         return images.to(self.device, memory_format=torch.channels_last)
 
     def targets(self, seed: int, count: int = 5, rows: int = 16) -> Targets:
-        return draw_targets(seed, count, rows=rows, batch=self.batch, size=self.size, device=self.device)
+        targets = draw_targets(seed, count, rows=rows, batch=self.batch, size=self.size, device=self.device)
+        if self.spec.keypoints is None:
+            return targets
+        middle = (
+            ((targets.boxes[:, :2] + targets.boxes[:, 2:]) / 2).unsqueeze(1).expand(-1, len(self.spec.keypoints), -1)
+        )
+        learned = (torch.arange(len(self.spec.keypoints), device=self.device) % 3 > 0).float()
+        return replace(targets, keypoints=torch.cat((middle, learned.view(1, -1, 1).expand(rows, -1, -1)), -1))
 
     def gradients(self, seed: int, targets: Targets | None = None, *, share: float = 1.0) -> Tensor:
         """Forward and backward pass; returns the total."""
@@ -119,6 +126,7 @@ class Rig:
     def state(self) -> dict[str, Tensor]:
         """Everything a step changes."""
         found = {f"model.{name}": value for name, value in self.model.state_dict().items()}
+        found |= {f"loss.{name}": value for name, value in self.loss.state_dict().items()}
         found |= {f"ema.{name}": value for name, value in self.ema.state_dict().items()}
         for position, state in self.optimizer.state_dict()["state"].items():
             found |= {f"optimizer.{position}.{name}": value for name, value in state.items()}

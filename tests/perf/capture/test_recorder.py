@@ -78,6 +78,18 @@ def test_recorded_steps_in_low_precision_equal_eager_ones(machine: Machine) -> N
     assert recorder.outcomes()["capture.network"]["native_calls"] == 0
 
 
+@pytest.mark.parametrize("names", [("loss",), REGIONS], ids="+".join)
+def test_a_loss_with_parameters_trains_as_an_eager_one(machine: Machine, names) -> None:
+    eager, rig = (Rig(device=machine.device, overrides=["task=keypoints"]) for _ in range(2))
+    recorder = rig.record(machine.tape(), *names)
+    for one, other in zip(run(rig), run(eager), strict=True):
+        assert torch.equal(one[0], other[0])
+        assert torch.equal(one[1], other[1])
+    assert_equal(rig.state(), eager.state())
+    assert rig.state()["loss.flow.couplings.0.net.4.weight"].abs().sum() > 0  # it starts at zero
+    assert recorder.outcomes()["capture.loss"]["native_calls"] == 0
+
+
 def test_accumulated_gradients_are_those_of_eager_training(machine: Machine) -> None:
     eager, rig = machine.rig(), machine.rig()
     rig.record(machine.tape(), *REGIONS)
