@@ -18,11 +18,10 @@ from pycocotools.cocoeval import COCOeval
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.eval.columns import DetectionColumns, ImageDetections, to_columns, to_xywh
 from lucid_yolo.eval.confusion import confusion_matrix
-from lucid_yolo.eval.metrics import BoxMetrics, ConfidenceCurves
+from lucid_yolo.eval.metrics import CONFIDENCES, BoxMetrics, ConfidenceCurves, count_reaching, mean_of_defined
 
 __all__ = ["BoxMetrics", "evaluate_boxes", "to_coco_json"]
 
-CONFIDENCES = np.linspace(0.0, 1.0, 1001)
 IOU_50, IOU_75 = 0, 5  # rows of the IoU axis of COCOeval's results
 AREA_ALL, AREA_SMALL, AREA_MEDIUM, AREA_LARGE = range(4)
 DETS_1, DETS_10, DETS_100 = range(3)
@@ -155,15 +154,15 @@ def _summarize(
     scores = _undefined_to_nan(evaluator.eval["scores"])
     at_100 = precision[..., DETS_100]
     return BoxMetrics(
-        ap=_mean(at_100[..., AREA_ALL]),
-        ap50=_mean(at_100[IOU_50, ..., AREA_ALL]),
-        ap75=_mean(at_100[IOU_75, ..., AREA_ALL]),
-        ap_small=_mean(at_100[..., AREA_SMALL]),
-        ap_medium=_mean(at_100[..., AREA_MEDIUM]),
-        ap_large=_mean(at_100[..., AREA_LARGE]),
-        ar1=_mean(recall[:, :, AREA_ALL, DETS_1]),
-        ar10=_mean(recall[:, :, AREA_ALL, DETS_10]),
-        ar100=_mean(recall[:, :, AREA_ALL, DETS_100]),
+        ap=mean_of_defined(at_100[..., AREA_ALL]),
+        ap50=mean_of_defined(at_100[IOU_50, ..., AREA_ALL]),
+        ap75=mean_of_defined(at_100[IOU_75, ..., AREA_ALL]),
+        ap_small=mean_of_defined(at_100[..., AREA_SMALL]),
+        ap_medium=mean_of_defined(at_100[..., AREA_MEDIUM]),
+        ap_large=mean_of_defined(at_100[..., AREA_LARGE]),
+        ar1=mean_of_defined(recall[:, :, AREA_ALL, DETS_1]),
+        ar10=mean_of_defined(recall[:, :, AREA_ALL, DETS_10]),
+        ar100=mean_of_defined(recall[:, :, AREA_ALL, DETS_100]),
         per_class_ap=at_100[..., AREA_ALL].mean(axis=(0, 1)),
         per_class_ap50=at_100[IOU_50, ..., AREA_ALL].mean(axis=0),
         recall_points=np.asarray(evaluator.params.recThrs, np.float64),
@@ -181,11 +180,6 @@ def _undefined_to_nan(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(values == -1, np.nan, values)
 
 
-def _mean(values: NDArray[np.float64]) -> float:
-    defined = values[~np.isnan(values)]
-    return float(defined.mean()) if len(defined) else float("nan")
-
-
 def _confidence_curves(index: SplitIndex, per_image: list[dict[str, Any] | None]) -> ConfidenceCurves:
     """Count matches by confidence from COCOeval's results, which lie by class, then by area, then by image."""
     results = np.empty(len(per_image), object)
@@ -200,12 +194,7 @@ def _confidence_curves(index: SplitIndex, per_image: list[dict[str, Any] | None]
         scores = np.concatenate([result["dtScores"] for result in found])
         matched = np.concatenate([result["dtMatches"][IOU_50] > 0 for result in found])
         counted = ~np.concatenate([result["dtIgnore"][IOU_50].astype(bool) for result in found])
-        true_positives[:, label] = _at_least(scores[matched & counted])
-        false_positives[:, label] = _at_least(scores[~matched & counted])
+        true_positives[:, label] = count_reaching(scores[matched & counted])
+        false_positives[:, label] = count_reaching(scores[~matched & counted])
     objects = np.bincount(index.classes[~index.crowd], minlength=index.num_classes)
     return ConfidenceCurves(CONFIDENCES, true_positives, false_positives, objects)
-
-
-def _at_least(scores: NDArray[np.float64]) -> NDArray[np.int64]:
-    """(G,) how many scores reach each confidence of the grid."""
-    return len(scores) - np.searchsorted(np.sort(scores), CONFIDENCES, side="left")

@@ -35,20 +35,46 @@ def confusion_matrix(
     keep = columns.scores >= confidence
     images, boxes, classes = columns.images[keep], columns.boxes[keep], columns.classes[keep]
     bounds = np.searchsorted(images, np.arange(len(index) + 1))
-    background = index.num_classes
-    matrix = np.zeros((background + 1, background + 1), np.int64)
+    matrix = np.zeros((index.num_classes + 1, index.num_classes + 1), np.int64)
     for image in range(len(index)):
         rows, found = index.rows(image), slice(bounds[image], bounds[image + 1])
         crowd, labels = index.crowd[rows], index.classes[rows]
         truth, truth_boxes = labels[~crowd], index.boxes[rows][~crowd]
-        partner = match_by_overlap(
-            pairwise_iou(boxes[found], truth_boxes), threshold=iou, prefer=classes[found][:, None] == truth[None, :]
-        )
-        matched = partner >= 0
-        np.add.at(matrix, (truth[partner[matched]], classes[found][matched]), 1)
-        np.add.at(matrix[:, background], np.delete(truth, partner[matched]), 1)
         on_crowd = (pairwise_coverage(boxes[found], index.boxes[rows][crowd]) >= iou) & (
             classes[found][:, None] == labels[crowd][None, :]
         )
-        np.add.at(matrix[background], classes[found][~matched & ~on_crowd.any(axis=1)], 1)
+        count_pairs(
+            matrix,
+            pairwise_iou(boxes[found], truth_boxes),
+            truth,
+            classes[found],
+            excused=on_crowd.any(axis=1),
+            threshold=iou,
+        )
     return matrix
+
+
+def count_pairs(
+    matrix: NDArray[np.int64],
+    overlap: NDArray[np.float64],
+    truth: NDArray[np.int64],
+    found: NDArray[np.int64],
+    *,
+    excused: NDArray[np.bool_],
+    threshold: float,
+) -> None:
+    """Add the pairs of one image to a confusion matrix.
+
+    Args:
+        matrix: (C + 1, C + 1) counts, see :func:`confusion_matrix`; filled in place.
+        overlap: (D, G) IoU of detections and objects.
+        truth: (G,) classes of the objects.
+        found: (D,) classes of the detections.
+        excused: (D,) detections that do not count where they have no object.
+        threshold: least IoU of a pair.
+    """
+    partner = match_by_overlap(overlap, threshold=threshold, prefer=found[:, None] == truth[None, :])
+    matched = partner >= 0
+    np.add.at(matrix, (truth[partner[matched]], found[matched]), 1)
+    np.add.at(matrix[:, -1], np.delete(truth, partner[matched]), 1)
+    np.add.at(matrix[-1], found[~matched & ~excused], 1)
