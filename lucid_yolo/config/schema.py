@@ -116,6 +116,13 @@ class LossConfig:
 
 
 @dataclass
+class ObbLossConfig(LossConfig):
+    """Weights for oriented boxes: ``box`` is that of the overlap of rotated boxes, ``l1`` of centre and sides."""
+
+    angle: float = 0.25  # at 1 elongated boxes become unstable
+
+
+@dataclass
 class AssignerConfig:
     """Task-aligned assignment (arXiv 2108.07755) and its small-target rule."""
 
@@ -134,6 +141,13 @@ class TaskConfig:
     name: TaskName = MISSING
     loss: LossConfig = field(default_factory=LossConfig)
     assigner: AssignerConfig = field(default_factory=AssignerConfig)
+
+
+@dataclass
+class ObbTaskConfig(TaskConfig):
+    """Oriented boxes and their objective."""
+
+    loss: ObbLossConfig = field(default_factory=ObbLossConfig)
 
 
 @dataclass
