@@ -192,7 +192,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         action="append",
         default=[],
         metavar=("ARM", "PART", "EAGER", "FLAGGED"),
-        help="an arm that records a lean part of the step, and profiles of the verb profile without and with it",
+        help="an arm that records a lean part of the step or of the optimizer, and profiles of the verb profile "
+        "without and with it",
     )
     options = parser.parse_args(argv)
     parity = Parity(options.parity, options.parity_test)

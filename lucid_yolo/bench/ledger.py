@@ -45,7 +45,7 @@ class Share:
     """A part of the step that eager has made small already: recording it cannot gain much of a fit.
 
     Attributes:
-        part: of the step, or several joined by ``+``.
+        part: of the step or of the optimizer, or several joined by ``+``.
         percent: of the eager step's host time.
         removed_percent: of that time, with the flag.
     """
@@ -56,9 +56,13 @@ class Share:
 
     @classmethod
     def of(cls, part: str, eager: StepProfile, flagged: StepProfile) -> Self:
-        """Compare a part in two profiles, without the flag and with it."""
+        """Compare a part in two profiles, without the flag and with it.
+
+        Raises:
+            RunError: one of them has no such part.
+        """
         parts = part.split("+")
-        before, after = (sum(profile.host_ms[name] for name in parts) for profile in (eager, flagged))
+        before, after = (sum(profile.host_time(name) for name in parts) for profile in (eager, flagged))
         share = sum(eager.host_share(name) for name in parts)
         return cls(part, 100.0 * share, 100.0 * (1.0 - after / before))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -11,8 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from lucid_yolo.bench.notebook import as_html, as_text
+from lucid_yolo.config.errors import RunError
 
-PARTS = ("forward", "loss", "backward", "clip", "optimizer", "ema")
+OPTIMIZER = "optimizer"
+PARTS = ("forward", "loss", "backward", "clip", OPTIMIZER, "ema")
 LOOP = "loop"  # what lies between the parts: hooks, logging, the copy of the next batch
 
 
@@ -26,6 +28,9 @@ class StepProfile:
         wait_ms: part of it spent waiting for data.
         host_ms: by part, time of the host without a synchronisation: launching, and waiting where the device is behind.
         synchronised_ms: by part, with a wait for the device after each, so that the device's work is in it.
+        optimizer_host_ms: by part of the optimizer, named as the options of ``capture`` that record them; none where
+            an optimizer has no such parts. They lie inside ``host_ms["optimizer"]``, which has the rest of it too.
+        optimizer_synchronised_ms: the same with a wait for the device before and after each.
         device_busy_ms: time that the device computes or copies; None on a processor.
         launches: kernels, copies and fills; on a processor the operators that would launch one.
         synchronisations: by name, waits for the device that the step asks for; None on a processor.
@@ -45,15 +50,31 @@ class StepProfile:
     flags: Mapping[str, Any]
     data: Mapping[str, int]
     environment: Mapping[str, Any]
+    optimizer_host_ms: Mapping[str, float] = field(default_factory=dict)
+    optimizer_synchronised_ms: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def device_busy_share(self) -> float | None:
         """Share of the step in which the device is busy."""
         return None if self.device_busy_ms is None else self.device_busy_ms / self.step_ms
 
+    def host_time(self, part: str) -> float:
+        """Host time of a part of the step or of the optimizer, ms.
+
+        Raises:
+            RunError: there is no such part.
+        """
+        times = {**self.host_ms, **self.optimizer_host_ms}
+        if part not in times:
+            raise RunError(
+                f"A profile has no part {part}; it has {', '.join(times)}. Profiles of older versions have no parts of "
+                "the optimizer: make them again."
+            )
+        return times[part]
+
     def host_share(self, part: str) -> float:
-        """Share of a part in the host time of all parts."""
-        return self.host_ms[part] / sum(self.host_ms.values())
+        """Share of a part of the step or of the optimizer in the host time of the step."""
+        return self.host_time(part) / sum(self.host_ms.values())
 
     def as_dict(self) -> dict[str, Any]:
         """Plain containers, with the shares that follow."""
@@ -61,12 +82,13 @@ class StepProfile:
             "wait_share": self.wait_ms / self.step_ms,
             "device_busy_share": self.device_busy_share,
             "host_share": {part: self.host_share(part) for part in self.host_ms},
+            "optimizer_host_share": {part: self.host_share(part) for part in self.optimizer_host_ms},
         }
         return {**asdict(self), "shares": shares}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Inverse of ``as_dict``."""
+        """Inverse of ``as_dict``; profiles from before the optimizer had parts are read too."""
         return cls(**{key: value for key, value in values.items() if key != "shares"})
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -75,11 +97,16 @@ class StepProfile:
         for column in ("part", "host, ms", "share of host", "synchronised, ms"):
             table.add_column(column, justify="left" if column == "part" else "right")
         for part in self.host_ms:
-            cells = (f"{self.host_ms[part]:.2f}", f"{100 * self.host_share(part):.1f} %")
-            table.add_row(part, *cells, f"{self.synchronised_ms[part]:.2f}")
+            table.add_row(part, *self._cells(part, self.synchronised_ms[part]))
+            if part == OPTIMIZER:
+                for inner, synchronised in self.optimizer_synchronised_ms.items():
+                    table.add_row(f"  {inner}", *self._cells(inner, synchronised))
         yield table
         for sentence in self.sentences():
             yield Text(sentence)
+
+    def _cells(self, part: str, synchronised: float) -> tuple[str, str, str]:
+        return f"{self.host_time(part):.2f}", f"{100 * self.host_share(part):.1f} %", f"{synchronised:.2f}"
 
     def sentences(self) -> list[str]:
         """What is no part: waiting, launching, the device, where it was measured."""

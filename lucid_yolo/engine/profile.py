@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import IntEnum
@@ -33,10 +33,12 @@ from lucid_yolo.engine.console import RunConsole
 from lucid_yolo.engine.fit import run_fit
 from lucid_yolo.engine.interrupt import FitStopped
 from lucid_yolo.engine.module import TrainingModule
+from lucid_yolo.engine.part_timer import PartTimer
 from lucid_yolo.engine.pictures import PictureWriter
 from lucid_yolo.engine.prepare import Prepared, prepare
 from lucid_yolo.engine.run_dir import claim
 from lucid_yolo.engine.timing import FitTiming
+from lucid_yolo.optim.flat import FlatOptimizer
 
 STEP = "profiled step"
 # Calls of the CUDA runtime that make the host wait for the device.
@@ -116,6 +118,8 @@ class StepClock(L.Callback):
         self._length = {Pass.HOST: steps, Pass.SYNCHRONISED: steps, Pass.TRACE: TRACED.get(device.type, 1)}
         self._left = warmup
         self._parts = {which: dict.fromkeys((*PARTS, LOOP), 0.0) for which in (Pass.HOST, Pass.SYNCHRONISED)}
+        self._of_optimizer: dict[Pass, dict[str, float]] = {which: defaultdict(float) for which in self._parts}
+        self._timer: PartTimer | None = None
         self._last = 0.0
         self._begun: tuple[float, float] | None = None  # of the running step: clock, and waiting for data so far
         self._whole: list[tuple[float, float]] = []  # of each step: all of it, and waiting for data, seconds
@@ -125,6 +129,21 @@ class StepClock(L.Callback):
         """Have the module tell where its parts end."""
         assert isinstance(pl_module, TrainingModule)
         pl_module.mark = self._mark
+
+    def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Time the optimizer's parts: around recordings that are in place by now, and after the rules have looked."""
+        assert isinstance(pl_module, TrainingModule)
+        optimizer = pl_module.optimizer
+        if self._timer is None and isinstance(optimizer, FlatOptimizer):
+            self._timer = PartTimer(optimizer, wait=self._wait, add=self._add)
+
+    def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
+        """Leave the optimizer as it was."""
+        self._end()
+
+    def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        """Leave the optimizer as it was."""
+        self._end()
 
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Batch, batch_idx: int
@@ -185,8 +204,10 @@ class StepClock(L.Callback):
             steps=self._steps,
             step_ms=whole,
             wait_ms=waited,
-            host_ms=self._means(Pass.HOST),
-            synchronised_ms=self._means(Pass.SYNCHRONISED),
+            host_ms=self._means(self._parts[Pass.HOST]),
+            synchronised_ms=self._means(self._parts[Pass.SYNCHRONISED]),
+            optimizer_host_ms=self._means(self._of_optimizer[Pass.HOST]),
+            optimizer_synchronised_ms=self._means(self._of_optimizer[Pass.SYNCHRONISED]),
             device_busy_ms=self._tracer.busy_ms,
             launches=self._tracer.launches,
             synchronisations=self._tracer.synchronisations,
@@ -199,17 +220,30 @@ class StepClock(L.Callback):
             environment=environment(prepared.device),
         )
 
-    def _means(self, which: Pass) -> dict[str, float]:
-        return {part: 1000.0 * seconds / self._steps for part, seconds in self._parts[which].items()}
+    def _means(self, parts: Mapping[str, float]) -> dict[str, float]:
+        return {part: 1000.0 * seconds / self._steps for part, seconds in parts.items()}
 
     def _mark(self, part: str) -> None:
         """A part ends here."""
-        if self.now is Pass.SYNCHRONISED:
-            synchronise(self._device)
+        self._wait()
         moment = time.perf_counter()
         if self.now in self._parts:
             self._parts[self.now][part] += moment - self._last
         self._last = moment
+
+    def _add(self, part: str, seconds: float) -> None:
+        """A part of the optimizer took so long."""
+        if self.now in self._of_optimizer:
+            self._of_optimizer[self.now][part] += seconds
+
+    def _wait(self) -> None:
+        """Wait for the device in the pass whose times hold its work."""
+        if self.now is Pass.SYNCHRONISED:
+            synchronise(self._device)
+
+    def _end(self) -> None:
+        if self._timer is not None:
+            self._timer.close()
 
 
 class OperatorCounter:

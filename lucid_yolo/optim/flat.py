@@ -221,6 +221,7 @@ class FlatOptimizer(torch.optim.Optimizer):
         parameters = matrices + [p for p in members if p.ndim < 2]
         like = parameters[0].detach()
         sizes = [p.numel() for p in parameters] + [1]
+        strides = [gradient_stride(p, p.grad) for p in parameters if p.grad is not None]
         update, *state = (like.new_zeros(sum(sizes)) for _ in range(1 + len(self.STATE)))
         number = torch.float64 if like.dtype == torch.float64 else torch.float32
         flat = FlatGroup(
@@ -230,7 +231,7 @@ class FlatOptimizer(torch.optim.Optimizer):
             matrix_elements=sum(p.numel() for p in matrices),
             sizes=torch.tensor(sizes, device=like.device),
             update=update,
-            gradient_views=flat_views(update, parameters, [_gradient_stride(p) for p in parameters]),
+            gradient_views=flat_views(update, parameters, strides),
             update_views=flat_views(update, parameters, [p.stride() for p in parameters]),
             state=dict(zip(self.STATE, state, strict=True)),
             counters={name: like.new_zeros(len(parameters), dtype=number) for name in self.COUNTERS},
@@ -276,18 +277,17 @@ def _form(parameter: Tensor, grad: Tensor | None) -> object:
     return parameter.stride(), stride, parameter.device, parameter.dtype
 
 
-def _gradient_stride(parameter: Tensor) -> tuple[int, ...]:
-    """Strides of the gradient where it lies in memory as its parameter does, else those of the parameter.
+def gradient_stride(parameter: Tensor, gradient: Tensor) -> tuple[int, ...]:
+    """Strides of a gradient where it lies in memory as its parameter does, else those of the parameter.
 
     They may differ in dimensions of size 1, as those of 1x1 convolutions in channels_last do; multi-tensor operations
     have a fast path only for strides that are the same in every dimension.
     """
-    stride, grad = parameter.stride(), parameter.grad
-    assert grad is not None
-    if grad.stride() == stride:
+    stride = parameter.stride()
+    if gradient.stride() == stride:
         return stride
-    same = all(s == g for n, s, g in zip(parameter.shape, stride, grad.stride(), strict=True) if n > 1)
-    return grad.stride() if same else stride
+    same = all(s == g for n, s, g in zip(parameter.shape, stride, gradient.stride(), strict=True) if n > 1)
+    return gradient.stride() if same else stride
 
 
 def flat_views(buffer: Tensor, parameters: Sequence[Tensor], strides: Sequence[tuple[int, ...]]) -> list[Tensor]:

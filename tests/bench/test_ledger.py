@@ -148,6 +148,17 @@ def test_a_share_by_hand() -> None:
     assert Share.of("forward+loss", make_profile(10.0), make_profile(1.0)).percent == 100.0
 
 
+def test_a_share_of_a_part_of_the_optimizer_by_hand() -> None:
+    eager, flagged = (
+        replace(make_profile(0.0), optimizer_host_ms={"updates": updates, "orthogonalization": 4.0})
+        for updates in (8.0, 2.0)
+    )
+    assert Share.of("updates", eager, flagged) == Share("updates", 8.0, 75.0)
+    assert Share.of("orthogonalization+updates", eager, flagged) == Share("orthogonalization+updates", 12.0, 50.0)
+    with pytest.raises(RunError, match="no part updates"):
+        Share.of("updates", make_profile(0.0), flagged)
+
+
 def test_the_command_books_reports_and_shares(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, ledger = tmp_path / "ab", tmp_path / "ledger.json"
     folder.mkdir()

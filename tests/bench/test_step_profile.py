@@ -25,8 +25,10 @@ def make_profile() -> StepProfile:
         steps=4,
         step_ms=50.0,
         wait_ms=5.0,
-        host_ms={"forward": 30.0, "loss": 10.0},
-        synchronised_ms={"forward": 35.0, "loss": 12.0},
+        host_ms={"forward": 30.0, "optimizer": 10.0},
+        synchronised_ms={"forward": 35.0, "optimizer": 12.0},
+        optimizer_host_ms={"updates": 3.0, "orthogonalization": 6.0},
+        optimizer_synchronised_ms={"updates": 3.5, "orthogonalization": 8.25},
         device_busy_ms=20.0,
         launches=1234.5,
         synchronisations={"cudaStreamSynchronize": 0.2},
@@ -50,7 +52,8 @@ def test_shares_by_hand() -> None:
     assert values["shares"] == {
         "wait_share": 0.1,
         "device_busy_share": 0.4,
-        "host_share": {"forward": 0.75, "loss": 0.25},
+        "host_share": {"forward": 0.75, "optimizer": 0.25},
+        "optimizer_host_share": {"updates": 0.075, "orthogonalization": 0.15},  # 3 and 6 of 40 ms
     }
     assert StepProfile.from_dict(values) == profile
     page = profile._repr_html_()
@@ -64,6 +67,27 @@ def test_shares_by_hand() -> None:
         assert text in page
 
 
+def test_parts_of_the_optimizer_are_indented_below_it() -> None:
+    names = ("optimizer", "updates", "orthogonalization")
+    rows = [line for line in str(make_profile()).splitlines() if any(name in line for name in names)]
+    # a border and a space, then the name; its times stand in its row
+    assert [line[2:].split()[0] for line in rows] == list(names)
+    assert [len(line[2:]) - len(line[2:].lstrip()) for line in rows] == [0, 2, 2]
+    assert all(text in rows[2] for text in ("6.00", "15.0 %", "8.25"))
+
+
+def test_a_profile_from_before_the_optimizer_had_parts_is_read() -> None:
+    values = json.loads(json.dumps(make_profile().as_dict()))
+    for name in ("optimizer_host_ms", "optimizer_synchronised_ms"):
+        del values[name]
+    profile = StepProfile.from_dict(values)
+    assert (profile.optimizer_host_ms, profile.optimizer_synchronised_ms) == ({}, {})
+    assert "optimizer" in str(profile)
+    assert "updates" not in str(profile)
+    with pytest.raises(RunError, match=r"no part updates; it has forward, optimizer\. .* make them again"):
+        profile.host_time("updates")
+
+
 @pytest.mark.slow
 def test_a_profile_of_a_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -74,6 +98,10 @@ def test_a_profile_of_a_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     elapsed = 1000 * (time.perf_counter() - begun)
     assert tuple(profile.host_ms) == tuple(profile.synchronised_ms) == (*PARTS, LOOP)
     assert all(value > 0 for value in profile.host_ms.values())
+    of_optimizer = (profile.optimizer_host_ms, profile.optimizer_synchronised_ms)
+    for inner, outer in zip(of_optimizer, (profile.host_ms, profile.synchronised_ms), strict=True):
+        assert set(inner) == {"updates", "orthogonalization"}
+        assert 0 < sum(inner.values()) < outer["optimizer"]
     # the parts of all steps lie one after the other inside the call
     assert 5 * sum(profile.host_ms.values()) + 5 * sum(profile.synchronised_ms.values()) < elapsed
     assert 0 <= profile.wait_ms < profile.step_ms

@@ -21,6 +21,7 @@ from lucid_yolo.engine.environment import numeric_settings
 from lucid_yolo.engine.train import train
 from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.perf.capture.function import FunctionRegion
+from lucid_yolo.perf.capture.gradients import GradientPlaces
 from lucid_yolo.perf.capture.tape import CudaTape
 from tests.gpu.watch import ForbidSynchronisation
 from tests.perf.capture.rig import Rig, assert_equal
@@ -176,6 +177,15 @@ def test_what_cannot_be_recorded_raises_and_leaves_the_device_usable() -> None:
     out.sum().backward()
     assert torch.equal(module.weight.grad, torch.full((3,), 3.0, device="cuda"))
     assert len(torch.rand(4, device="cuda").unique()) == 4
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+def test_gradients_are_copied_with_strides_that_have_a_fast_path(precision: str) -> None:
+    rig = Rig(device="cuda", size=64, precision=precision)
+    rig.gradients(0)
+    gathered = GradientPlaces(rig.parameters).gather()
+    assert len(gathered.elsewhere) == len(rig.parameters)
+    assert [place.stride() for place in gathered.copies] == [gradient.stride() for gradient in gathered.elsewhere]
 
 
 def test_random_numbers_of_a_recording_differ_by_replay_and_repeat_by_seed() -> None:

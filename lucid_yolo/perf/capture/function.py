@@ -264,8 +264,9 @@ class FunctionRecording:
         position = {id(p): i for i, p in enumerate(places.parameters)}
         pairs = [(position[id(p)], g) for p, g in zip(self._trained, found, strict=True) if g is not None]
         self._written = tuple(i for i, _ in pairs)
+        gradients = [g for _, g in pairs]
         with torch.no_grad():
-            torch._foreach_copy_([places.places[i] for i in self._written], [g for _, g in pairs])
+            torch._foreach_copy_(places.fit(self._written, gradients), gradients)
 
     def _sources(self) -> list[Tensor]:
         return [t for t in self.call.tensors if t.requires_grad] + self._trained

@@ -3,16 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from operator import is_
 
 import torch
 from torch import Tensor
+
+from lucid_yolo.optim.flat import gradient_stride
 
 ALIGNMENT = 64
 """Elements; the allocator aligns gradients no less, and reductions choose their order by it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """Gradients whose values are at their places.
+
+    Attributes:
+        connected: for each parameter whether it has a gradient.
+        elsewhere: the gradients that lie elsewhere.
+        copies: their places, which hold copies of them.
+    """
+
+    connected: tuple[bool, ...]
+    elsewhere: list[Tensor] = field(default_factory=list)
+    copies: list[Tensor] = field(default_factory=list)
+
+    def give_back(self) -> None:
+        """Copy what the places hold by now to the gradients that lie elsewhere."""
+        if self.elsewhere:
+            torch._foreach_copy_(self.elsewhere, self.copies)
+
+
 class GradientPlaces:
     """One place in memory for the gradient of each parameter of a fit.
+
+    What runs in every step runs for hundreds of parameters: it compares and hands on, and makes no tensor for each.
 
     Args:
         parameters: of one type and device.
@@ -20,7 +46,7 @@ class GradientPlaces:
 
     def __init__(self, parameters: Sequence[Tensor]) -> None:
         self.parameters = list(parameters)
-        self._known = [id(parameter) for parameter in self.parameters]
+        self._known = {id(parameter) for parameter in self.parameters}
         like = self.parameters[0]
         starts, stop = [], 0
         for parameter in self.parameters:
@@ -31,41 +57,77 @@ class GradientPlaces:
             self.flat.as_strided(parameter.shape, parameter.stride(), start)
             for start, parameter in zip(starts, self.parameters, strict=True)
         ]
+        self._all = (True,) * len(self.parameters)
+        self._away: list[int] = []  # positions of the gradients that lay elsewhere when some last did
+        self._copies: list[Tensor] = []  # their places
+        self._aside: tuple[Tensor, list[Tensor]] | None = None  # memory like that of the places, and what lies there
 
     def are_of(self, parameters: Sequence[Tensor]) -> bool:
         """Whether these are the parameters, in the same order."""
-        return [id(parameter) for parameter in parameters] == self._known
+        return len(parameters) == len(self.parameters) and all(map(is_, parameters, self.parameters))
 
     def include(self, parameters: Sequence[Tensor]) -> bool:
         """Whether each of these has a place."""
-        return {id(parameter) for parameter in parameters} <= set(self._known)
+        return {id(parameter) for parameter in parameters} <= self._known
 
-    def adopt(self) -> tuple[int, ...]:
-        """Move the gradients that lie elsewhere to their places.
-
-        Returns:
-            positions of the parameters that have a gradient.
-        """
+    def gather(self) -> Gathered:
+        """Copy the gradients that lie elsewhere to their places; the gradients stay where they are."""
         gradients = [parameter.grad for parameter in self.parameters]
-        elsewhere = [
+        if all(map(is_, gradients, self.places)):
+            return Gathered(self._all)
+        found = [
             (i, gradient)
             for i, (gradient, place) in enumerate(zip(gradients, self.places, strict=True))
             if gradient is not None and gradient is not place
         ]
-        if elsewhere:
-            torch._foreach_copy_(self._places([i for i, _ in elsewhere]), [gradient for _, gradient in elsewhere])
-            for i, _ in elsewhere:
-                self.parameters[i].grad = self.places[i]
-        return tuple(i for i, gradient in enumerate(gradients) if gradient is not None)
+        connected = tuple([gradient is not None for gradient in gradients])
+        if not found:
+            return Gathered(connected)
+        away, elsewhere = [i for i, _ in found], [gradient for _, gradient in found]
+        if away != self._away:  # other strides later are only slower
+            self._away, self._copies = away, self.fit(away, elsewhere)
+        torch._foreach_copy_(self._copies, elsewhere)
+        return Gathered(connected, elsewhere, self._copies)
 
-    def set_aside(self) -> Tensor | None:
-        """Copy what has been accumulated so far, before something overwrites the places; None: nothing has."""
+    def of(self, connected: Sequence[bool]) -> list[Tensor]:
+        """Places of the parameters that have a gradient."""
+        return [place for place, is_connected in zip(self.places, connected, strict=True) if is_connected]
+
+    def fit(self, positions: Sequence[int], gradients: Sequence[Tensor]) -> list[Tensor]:
+        """Give places the strides of gradients where that is the same memory, so that both look alike to a step.
+
+        Args:
+            positions: of the parameters.
+            gradients: of these.
+
+        Returns:
+            the places.
+        """
+        for i, gradient in zip(positions, gradients, strict=True):
+            place = self.places[i]
+            stride = gradient_stride(place, gradient)
+            if stride != place.stride():
+                self.places[i] = place.as_strided(place.shape, stride, place.storage_offset())
+                self._aside = None
+        return self._places(positions)
+
+    def set_aside(self) -> Sequence[Tensor] | None:
+        """Copy what has been accumulated so far, before something overwrites the places; None: nothing has.
+
+        Returns:
+            A copy for each parameter, of use where it has a gradient, and good until the next call.
+        """
         if all(parameter.grad is None for parameter in self.parameters):
             return None
-        self.adopt()
-        return self.flat.clone()
+        self.gather()
+        if self._aside is None:
+            flat = torch.empty_like(self.flat)
+            self._aside = flat, [flat.as_strided(p.shape, p.stride(), p.storage_offset()) for p in self.places]
+        flat, copies = self._aside
+        flat.copy_(self.flat)
+        return copies
 
-    def hand_out(self, written: Sequence[int], before: Tensor | None) -> None:
+    def hand_out(self, written: Sequence[int], before: Sequence[Tensor] | None) -> None:
         """Give parameters the gradients that were written to their places.
 
         Args:
@@ -74,8 +136,8 @@ class GradientPlaces:
         """
         if before is not None:
             had = [i for i in written if self.parameters[i].grad is not None]
-            earlier = [before.as_strided(p.shape, p.stride(), p.storage_offset()) for p in self._places(had)]
-            torch._foreach_add_(self._places(had), earlier)
+            if had:
+                torch._foreach_add_(self._places(had), [before[i] for i in had])
         for i in written:
             self.parameters[i].grad = self.places[i]
 

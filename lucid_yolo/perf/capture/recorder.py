@@ -20,6 +20,9 @@ from lucid_yolo.perf.capture.tape import Tape
 TARGETS = 1
 """Position of the targets among the arguments of a loss: their rows may grow."""
 
+OPTIONS_OF_PARTS = {MOMENTUM: "updates", ORTHOGONALIZATION: "orthogonalization", MOVE: "updates"}
+"""Option of ``capture`` that records a part of an update."""
+
 
 class Recorder:
     """Makes recordable parts and keeps them.
@@ -57,8 +60,7 @@ class Recorder:
 
     def attach(self, optimizer: FlatOptimizer) -> None:
         """Record the parts of an optimizer's update."""
-        names = {ORTHOGONALIZATION: "orthogonalization", MOMENTUM: "updates", MOVE: "updates"}
-        regions = {part: self._routine(name) for part, name in names.items() if name in self._warmup}
+        regions = {part: self._routine(name) for part, name in OPTIONS_OF_PARTS.items() if name in self._warmup}
         if regions:
             optimizer.run_part = RecordedParts(regions, lambda: optimizer.update_allowed)
             self._optimizer = optimizer

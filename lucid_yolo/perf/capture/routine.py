@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lucid_yolo.optim.clip import clip_gradients
+from lucid_yolo.optim.clip import clip_gradients, clip_tensors
 from lucid_yolo.optim.flat import FlatGroup, run_directly
 from lucid_yolo.optim.musgd import MOVE
 from lucid_yolo.perf.capture.gradients import GradientPlaces
@@ -101,6 +101,9 @@ class RoutineRegion(Region):
 class RecordedClip:
     """The gradient norm and the scaling by it, recorded; called as ``clip_gradients``.
 
+    The recording clips what is at the places of the gradients. Gradients that lie elsewhere are copied there and back
+    and stay where they are: two launches instead of a new ``Parameter.grad`` for each.
+
     Args:
         region: keeps the recording.
         gradients: places of all gradients that are clipped.
@@ -122,14 +125,18 @@ class RecordedClip:
         if self._region.ended:
             self._region.native(self._region.ended)
             return clip_gradients(parameters, max_norm)
-        connected = gradients.adopt()
+        gathered = gradients.gather()
+        if not any(gathered.connected):
+            self._region.native("no parameter has a gradient")
+            return clip_gradients(parameters, max_norm)
         found = self._region.run(
             gradients,
-            (max_norm, connected),
-            lambda: [clip_gradients(parameters, max_norm)],
+            (max_norm, gathered.connected),
+            lambda: [clip_tensors(gradients.of(gathered.connected), max_norm)],
             (),
             changes=lambda: [gradients.flat],
         )
+        gathered.give_back()
         return found[0].clone()
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -1,0 +1,52 @@
+"""Times of the parts that an optimizer divides its update into."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from torch import Tensor
+
+from lucid_yolo.optim.flat import FlatGroup, FlatOptimizer
+from lucid_yolo.perf.capture.recorder import OPTIONS_OF_PARTS
+
+
+class PartTimer:
+    """Times an optimizer's parts around whatever runs them, recorded or not; a ``PartRunner``.
+
+    Args:
+        optimizer: gets it in the place of what runs its parts now.
+        wait: called before and after each part, so that the device's work may be in its time.
+        add: told name and seconds of a part: the option of ``capture`` that records it, or its own name.
+    """
+
+    def __init__(
+        self, optimizer: FlatOptimizer, *, wait: Callable[[], None], add: Callable[[str, float], None]
+    ) -> None:
+        self._optimizer = optimizer
+        self._own = vars(optimizer).get("run_part")
+        self._run = optimizer.run_part
+        self._wait = wait
+        self._add = add
+        optimizer.run_part = self
+
+    def __call__(
+        self, part: str, flat: FlatGroup, function: Callable[..., Sequence[Tensor] | None], *tensors: Tensor
+    ) -> Sequence[Tensor]:
+        """Run one part."""
+        self._wait()
+        begun = time.perf_counter()
+        found = self._run(part, flat, function, *tensors)
+        self._wait()
+        self._add(OPTIONS_OF_PARTS.get(part, part), time.perf_counter() - begun)
+        return found
+
+    def close(self) -> None:
+        """Leave the optimizer as it was, unless something else was put there since."""
+        own = vars(self._optimizer)
+        if own.get("run_part") is not self:
+            return
+        if self._own is None:
+            del own["run_part"]
+        else:
+            own["run_part"] = self._own

@@ -1,0 +1,115 @@
+"""Times of an optimizer's parts: what is heard, that numbers stay, and the order in a fit with recordings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+
+from lucid_yolo.config.compose import compose, to_root
+from lucid_yolo.config.regions import REGIONS
+from lucid_yolo.engine.part_timer import PartTimer
+from lucid_yolo.engine.profile import Pass, StepClock
+from lucid_yolo.engine.step_parts import StepParts
+from lucid_yolo.engine.train import train
+from lucid_yolo.optim.adamw import AdamW
+from lucid_yolo.optim.flat import FlatOptimizer, run_directly
+from lucid_yolo.optim.musgd import MuSGD
+from lucid_yolo.optim.sgd import SGD
+from lucid_yolo.perf.capture.routine import RecordedParts
+from lucid_yolo.perf.plan import resolve
+from tests.engine.tiny import tiny_overrides
+from tests.optim.helpers import bits, make_network, set_gradients
+from tests.perf.capture.tapes import CallTape
+from tests.perf.machines import CUDA
+
+
+def make_optimizer(kind: type[FlatOptimizer] = MuSGD) -> FlatOptimizer:
+    network = make_network()
+    set_gradients(network, 0)
+    return kind(network.parameters(), lr=0.1)
+
+
+def test_each_part_is_timed_under_the_option_that_records_it() -> None:
+    optimizer, twin = make_optimizer(), make_optimizer()
+    events: list[Any] = []
+
+    def slowly(part: str, *arguments: Any) -> Any:
+        events.append(part)
+        return run_directly(part, *arguments)
+
+    optimizer.run_part = slowly
+    seconds: list[float] = []
+
+    def add(part: str, spent: float) -> None:
+        events.append(f"= {part}")
+        seconds.append(spent)
+
+    timer = PartTimer(optimizer, wait=lambda: events.append("wait"), add=add)
+    optimizer.step(), twin.step()
+    assert events == [
+        *("wait", "momentum", "wait", "= updates"),
+        *("wait", "orthogonalization", "wait", "= orthogonalization"),
+        *("wait", "move", "wait", "= updates"),
+    ]
+    assert all(spent > 0 for spent in seconds)
+    for mine, theirs in zip(*(o.param_groups[0]["params"] for o in (optimizer, twin)), strict=True):
+        assert torch.equal(bits(mine), bits(theirs))
+    timer.close()
+    assert optimizer.run_part is slowly
+
+
+@pytest.mark.parametrize("kind", [SGD, AdamW])
+def test_optimizers_without_parts_are_silent(kind: type[FlatOptimizer]) -> None:
+    optimizer, heard = make_optimizer(kind), []
+    PartTimer(optimizer, wait=lambda: heard.append("wait"), add=lambda *_: heard.append("add"))
+    optimizer.step()
+    assert heard == []
+
+
+def test_closing_leaves_the_optimizer_as_it_was() -> None:
+    optimizer = make_optimizer()
+    timer = PartTimer(optimizer, wait=lambda: None, add=lambda *_: None)
+    assert vars(optimizer)["run_part"] is timer
+    timer.close()
+    assert "run_part" not in vars(optimizer)
+    timer.close()
+    timer = PartTimer(optimizer, wait=lambda: None, add=lambda *_: None)
+    optimizer.run_part = run_directly  # by someone else, later
+    timer.close()
+    assert vars(optimizer)["run_part"] is run_directly
+
+
+class Watch(L.Callback):
+    """What runs the optimizer's parts, step by step."""
+
+    def __init__(self) -> None:
+        self.runners: list[Any] = []
+        self.optimizer: Any = None
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        self.optimizer = pl_module.optimizer
+        self.runners.append(self.optimizer.run_part)
+
+
+def test_recordings_are_timed_from_outside_and_do_not_fall_back(tmp_path: Path) -> None:
+    short = ("data.recipe.epochs=9", "data.recipe.val_every=9", f"run_dir='{tmp_path / 'run'}'")
+    cuda = ("trainer.accelerator=auto", "precision=32-true", f"capture={'+'.join(REGIONS)}")
+    root = to_root(compose(tiny_overrides(*short, *cuda)))
+    parts = StepParts(resolve(root, CUDA, None), root, tape=CallTape())
+    clock, watch = StepClock(torch.device("cpu"), warmup=1, steps=3), Watch()
+    train(compose(tiny_overrides(*short)), callbacks=[clock, watch, parts])
+    assert clock.now is Pass.DONE
+    assert {type(runner) for runner in watch.runners} == {PartTimer}
+    assert len({id(runner) for runner in watch.runners}) == 1  # not one around another in each epoch
+    assert type(watch.runners[0]._run) is RecordedParts
+    assert all(parts.plan[f"capture.{name}"].active for name in REGIONS)
+    steps = len(watch.runners)
+    assert steps == 1 + 3 + 3 + 1
+    outcomes = parts.outcomes()
+    assert outcomes["capture.updates"]["replays"] == 2 * steps
+    assert outcomes["capture.orthogonalization"]["replays"] == steps
+    assert "run_part" not in vars(watch.optimizer)
