@@ -1,0 +1,1 @@
+"""Key points: boxes, classes and places on the objects."""

@@ -1,0 +1,1 @@
+"""Segmentation: boxes, classes and masks."""
