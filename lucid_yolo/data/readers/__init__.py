@@ -14,7 +14,9 @@ from lucid_yolo.data.labels.base import LabelKind
 from lucid_yolo.data.readers.matching import class_mismatch, shared_images
 from lucid_yolo.data.readers.settings import SPLITS, Split
 
-_SHARED_MODULES = frozenset({"columns", "layout", "parsers", "matching", "problems", "settings", "sizes", "yolo_files"})
+_SHARED_MODULES = frozenset(
+    {"columns", "layout", "matching", "oriented", "parsers", "problems", "settings", "sizes", "xml_lines", "yolo_files"}
+)
 
 
 def formats() -> tuple[str, ...]:
