@@ -35,6 +35,7 @@ class TaskName(Choice):
     """What is learned."""
 
     DETECT = "detect"
+    OBB = "obb"
 
 
 class PrecisionName(Choice):
@@ -368,7 +369,7 @@ class RootConfig:
     overrides: list[str] = field(default_factory=list)  # what this was composed from; written by compose, not by users
 
 
-TASKS: dict[str, type[TaskConfig]] = {"detect": TaskConfig}
+TASKS: dict[str, type[TaskConfig]] = {"detect": TaskConfig, "obb": ObbTaskConfig}
 OPTIMIZERS: dict[str, type[OptimizerConfig]] = {"musgd": MuSGDConfig, "sgd": SGDConfig, "adamw": AdamWConfig}
 KINDS: dict[str, Mapping[str, type[Any]]] = {"task": TASKS, "optimizer": OPTIMIZERS}
 """Groups whose options have settings of their own: the class of each option."""
