@@ -14,9 +14,8 @@ from lucid_yolo.data.labels.base import LabelKind
 from lucid_yolo.data.readers.matching import class_mismatch, shared_images
 from lucid_yolo.data.readers.settings import SPLITS, Split
 
-_SHARED_MODULES = frozenset(
-    {"columns", "layout", "matching", "oriented", "parsers", "problems", "settings", "sizes", "xml_lines", "yolo_files"}
-)
+_SHARED_MODULES = {"columns", "layout", "matching", "parsers", "problems", "settings", "sizes"}  # of all formats
+_SHARED_MODULES |= {"oriented", "tiles", "xml_lines", "yolo_files"}  # of some
 
 
 def formats() -> tuple[str, ...]:

@@ -14,9 +14,17 @@ from lucid_yolo.config.schema import DataConfig
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.labels.base import LabelKind
 from lucid_yolo.data.readers.layout import SPLIT_NAMES
-from lucid_yolo.data.readers.oriented import LabelledImage, OrientedObject, build_split, find_classes, pair_images
+from lucid_yolo.data.readers.oriented import (
+    CLASS_OPTIONS,
+    LabelledImage,
+    OrientedObject,
+    build_split,
+    find_classes,
+    pair_images,
+)
 from lucid_yolo.data.readers.problems import Problems, some
-from lucid_yolo.data.readers.settings import SPLITS, Split, data_root, named_path
+from lucid_yolo.data.readers.settings import SPLITS, Split, check_options, data_root, named_path
+from lucid_yolo.data.readers.tiles import TILE_OPTIONS, cut, tile_rule
 
 _LABELS = ("{split}/labelTxt*", "{split}/annfiles", "labelTxt*/{split}")
 _IMAGES = ("{split}/images", "images/{split}")
@@ -25,12 +33,14 @@ _FIELDS = "x1 y1 x2 y2 x3 y3 x4 y4 category difficult"
 
 
 def read(config: DataConfig, split: Split, labels: LabelKind) -> SplitIndex:
-    """Read one split; ``data.options``: see ``find_classes``.
+    """Read one split; ``data.options``: see ``find_classes`` and ``tile_rule``.
 
     Raises:
         ConfigError: a setting that this format does not have.
         DataError: files not found or ambiguous, or labels that cannot be used; all problems of a split at once.
     """
+    check_options(config, allowed=(*CLASS_OPTIONS, *TILE_OPTIONS))
+    rule = tile_rule(config)
     folder = _label_folder(config, split)
     files = _label_files(folder)
     paths = pair_images(files, _image_folder(config, split, folder), split)
@@ -42,7 +52,11 @@ def read(config: DataConfig, split: Split, labels: LabelKind) -> SplitIndex:
     if not config.options.get("classes"):
         seen |= {name for other in SPLITS if other != split for name in _names(config, other)}
     classes = find_classes(config, seen, problems)
-    return build_split(images, classes, config, split, labels, source=str(folder), problems=problems)
+    notes: list[str] = []
+    if rule is not None:
+        images, note = cut(images, rule, config, problems)
+        notes.append(note)
+    return build_split(images, classes, config, split, labels, source=str(folder), problems=problems, notes=notes)
 
 
 def _names(config: DataConfig, split: Split) -> set[str]:

@@ -21,9 +21,12 @@ from lucid_yolo.data.readers.columns import ObjectRows, SplitFacts, build_index
 from lucid_yolo.data.readers.parsers import get_parser
 from lucid_yolo.data.readers.parsers.base import LabelParser, UnusableLabelError
 from lucid_yolo.data.readers.problems import LabelError, Problems, counted, some
-from lucid_yolo.data.readers.settings import Split, check_options
+from lucid_yolo.data.readers.settings import Split
 from lucid_yolo.data.readers.sizes import displayed_sizes, size_conflict
 from lucid_yolo.data.readers.yolo_files import IMAGE_SUFFIXES
+
+CLASS_OPTIONS = ("classes", "ignore")
+"""Keys of ``data.options`` that :func:`find_classes` reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +85,9 @@ def find_classes(config: DataConfig, seen: Iterable[str], problems: Problems) ->
         problems: found so far, which may be why a name is missing.
 
     Raises:
-        ConfigError: an unknown option, or lists that contradict each other.
+        ConfigError: lists that contradict each other.
         DataError: there is no class, or no object of a name that is to be ignored.
     """
-    check_options(config, allowed=("classes", "ignore"))
     listed, ignored = (_names(config, key) for key in ("classes", "ignore"))
     if both := sorted(set(listed) & set(ignored)):
         raise ConfigError([f"data.options.ignore: {some(both)} also in data.options.classes; one of them is wrong"])
@@ -136,6 +138,7 @@ def build_split(
     *,
     source: str,
     problems: Problems,
+    notes: Sequence[str] = (),
 ) -> SplitIndex:
     """Make the columns of a split.
 
@@ -149,12 +152,13 @@ def build_split(
         labels: what is read of an object.
         source: where the labels come from.
         problems: found so far; all are raised together.
+        notes: what the reader itself has to say.
 
     Raises:
         DataError: labels that cannot be used.
     """
     paths = [one.image for one in images]
-    sizes, unreadable, notes = displayed_sizes(paths, config, problems)
+    sizes, unreadable, unread = displayed_sizes(paths, config, problems)
     rows, parser = ObjectRows(), get_parser(labels)
     for position, one in enumerate(images):
         if position in unreadable:
@@ -175,7 +179,11 @@ def build_split(
         ignored="difficult or ignored object",
     )
     return build_index(
-        facts, rows, where=lambda image, key: f"{images[image].label} line {key}", pack=parser.pack, notes=notes
+        facts,
+        rows,
+        where=lambda image, key: f"{images[image].label} line {key}",
+        pack=parser.pack,
+        notes=[*notes, *unread],
     )
 
 

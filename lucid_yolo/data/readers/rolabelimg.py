@@ -16,9 +16,16 @@ from lucid_yolo.config.schema import DataConfig
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.labels.base import LabelKind
 from lucid_yolo.data.readers.layout import SPLIT_NAMES
-from lucid_yolo.data.readers.oriented import LabelledImage, OrientedObject, build_split, find_classes, pair_images
+from lucid_yolo.data.readers.oriented import (
+    CLASS_OPTIONS,
+    LabelledImage,
+    OrientedObject,
+    build_split,
+    find_classes,
+    pair_images,
+)
 from lucid_yolo.data.readers.problems import Problems, some
-from lucid_yolo.data.readers.settings import SPLITS, Split, data_root, named_path
+from lucid_yolo.data.readers.settings import SPLITS, Split, check_options, data_root, named_path
 from lucid_yolo.data.readers.xml_lines import Element, read_xml
 from lucid_yolo.ops.rotated_np import corners
 
@@ -33,6 +40,7 @@ def read(config: DataConfig, split: Split, labels: LabelKind) -> SplitIndex:
         ConfigError: a setting that this format does not have.
         DataError: files not found, or labels that cannot be used; all problems of a split at once.
     """
+    check_options(config, allowed=CLASS_OPTIONS)
     listed = _list_file(config, split)
     files = _label_files(config, listed)
     paths = pair_images(files, _image_folder(config, split), split)

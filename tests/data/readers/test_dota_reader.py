@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lucid_yolo.config.compose import compose, to_root
 from lucid_yolo.config.errors import ConfigError, DataError
 from lucid_yolo.config.schema import BadImages, DataConfig
 from lucid_yolo.data.index import SplitIndex
@@ -166,6 +167,13 @@ def test_an_ignored_name_is_a_region_for_every_class(dota_set: Write) -> None:
 def test_options_that_are_refused(dota_set: Write, options: dict[str, Any], error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         read(dota_set(), options=options)
+
+
+@pytest.mark.parametrize("format_", ["dota", "rolabelimg"])
+def test_the_command_line_sets_the_options(format_: str) -> None:
+    chosen = ["data.options.ignore=[DontCare]", "data.options.classes=[car,bus]"]
+    options = to_root(compose([f"data={format_}", "task=obb", "data.root=x", *chosen])).data.options
+    assert (options["ignore"], options["classes"]) == (["DontCare"], ["car", "bus"])
 
 
 # lines
