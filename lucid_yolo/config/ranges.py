@@ -60,6 +60,7 @@ RANGES: dict[str, Range] = {
     "task.loss.box": NOT_NEGATIVE,
     "task.loss.cls": NOT_NEGATIVE,
     "task.loss.l1": NOT_NEGATIVE,
+    "task.loss.angle": NOT_NEGATIVE,
     "task.loss.alpha_start": SHARE,
     "task.loss.alpha_end": SHARE,
     "task.loss.mask": NOT_NEGATIVE,

@@ -37,6 +37,7 @@ class TaskName(Choice):
     DETECT = "detect"
     SEGMENT = "segment"
     KEYPOINTS = "keypoints"
+    OBB = "obb"
 
 
 class PointDensity(Choice):
@@ -125,6 +126,13 @@ class LossConfig:
 
 
 @dataclass
+class ObbLossConfig(LossConfig):
+    """Weights for oriented boxes: ``box`` is that of the overlap of rotated boxes, ``l1`` of centre and sides."""
+
+    angle: float = 0.25  # at 1 elongated boxes become unstable
+
+
+@dataclass
 class AssignerConfig:
     """Task-aligned assignment (arXiv 2108.07755) and its small-target rule."""
 
@@ -187,6 +195,13 @@ class KeypointTaskConfig(TaskConfig):
 
     loss: KeypointLossConfig = field(default_factory=KeypointLossConfig)
     keypoints: KeypointsConfig = field(default_factory=KeypointsConfig)
+
+
+@dataclass
+class ObbTaskConfig(TaskConfig):
+    """Oriented boxes and their objective."""
+
+    loss: ObbLossConfig = field(default_factory=ObbLossConfig)
 
 
 @dataclass
@@ -411,6 +426,7 @@ TASKS: dict[str, type[TaskConfig]] = {
     "detect": TaskConfig,
     "segment": SegmentTaskConfig,
     "keypoints": KeypointTaskConfig,
+    "obb": ObbTaskConfig,
 }
 OPTIMIZERS: dict[str, type[OptimizerConfig]] = {"musgd": MuSGDConfig, "sgd": SGDConfig, "adamw": AdamWConfig}
 KINDS: dict[str, Mapping[str, type[Any]]] = {"task": TASKS, "optimizer": OPTIMIZERS}

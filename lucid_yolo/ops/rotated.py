@@ -72,6 +72,70 @@ def envelopes(boxes: Tensor) -> Tensor:
     return torch.stack((center_x - reach_x, center_y - reach_y, center_x + reach_x, center_y + reach_y), dim=-1)
 
 
+def ltrb_to_rotated(distances: Tensor, angles: Tensor) -> Tensor:
+    """Turn boxes around anchors about their own centres.
+
+    Args:
+        distances: (..., 4) left, top, right, bottom from the anchor to the box before it is turned, in stride units.
+        angles: (...) radians, any.
+
+    Returns:
+        (..., 5) centre from the anchor, sides and angle, lengths in stride units; a negative sum of opposite distances
+        gives a negative side.
+    """
+    low, high = distances.chunk(2, -1)
+    return torch.cat(((high - low) / 2, high + low, angles.unsqueeze(-1)), dim=-1)
+
+
+def anchors_to_canvas(boxes: Tensor, centers: Tensor, strides: Tensor) -> Tensor:
+    """Bring boxes around anchors to the canvas.
+
+    Args:
+        boxes: (..., A, 5) from :func:`ltrb_to_rotated`.
+        centers: (A, 2) anchor centres in pixels.
+        strides: (A,) pixels.
+
+    Returns:
+        (..., A, 5) in pixels of the canvas.
+    """
+    scale = strides.unsqueeze(-1)
+    middle = torch.addcmul(centers, boxes[..., :2], scale)
+    return torch.cat((middle, boxes[..., 2:4] * scale, boxes[..., 4:]), dim=-1)
+
+
+def canvas_to_anchors(boxes: Tensor, centers: Tensor, strides: Tensor) -> Tensor:
+    """Describe boxes of the canvas from anchors, the inverse of :func:`anchors_to_canvas`.
+
+    Args:
+        boxes: (..., A, 5) in pixels of the canvas.
+        centers: (A, 2) anchor centres in pixels.
+        strides: (A,) pixels.
+
+    Returns:
+        (..., A, 5) centre from the anchor, sides and angle, lengths in stride units.
+    """
+    scale = strides.unsqueeze(-1)
+    return torch.cat(((boxes[..., :2] - centers) / scale, boxes[..., 2:4] / scale, boxes[..., 4:]), dim=-1)
+
+
+def nearest_encoding(boxes: Tensor, angles: Tensor) -> Tensor:
+    """Choose the encoding of each rectangle whose angle is nearest to a given one, at most an eighth turn away.
+
+    Args:
+        boxes: (..., 5) any encoding; no gradient goes through the choice.
+        angles: (...) radians, any.
+
+    Returns:
+        (..., 5) the same rectangles.
+    """
+    center_x, center_y, width, height, theta = boxes.unbind(-1)
+    with torch.no_grad():
+        quarters = torch.round((angles - theta) / (math.pi / 2))
+        swap = torch.remainder(quarters, 2) != 0
+    width, height = torch.where(swap, height, width), torch.where(swap, width, height)
+    return torch.stack((center_x, center_y, width, height, theta + quarters * (math.pi / 2)), dim=-1)
+
+
 def contains(points: Tensor, boxes: Tensor) -> Tensor:
     """Tell which points lie in which boxes, edges included.
 

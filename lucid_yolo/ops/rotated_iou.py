@@ -80,6 +80,32 @@ def rotated_nms(
     return order[kept]
 
 
+def area_inside(
+    polygons: NDArray[np.floating], half_width: NDArray[np.float64], half_height: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Area of polygons inside upright rectangles about the origin, up to rounding.
+
+    Args:
+        polygons: (K, P, 2) corners x, y of polygons whose border does not cross itself.
+        half_width: (K,) of the rectangles, or of all of them.
+        half_height: (K,) likewise.
+
+    Returns:
+        (K,) positive for corners that go clockwise on the screen, else negative.
+    """
+    count = polygons.shape[1]
+    total = np.zeros(len(polygons))
+    for corner in range(count):
+        (x, y), (run, rise) = polygons[:, corner].T, (polygons[:, (corner + 1) % count] - polygons[:, corner]).T
+        low, high = np.clip(y, -half_height, half_height), np.clip(y + rise, -half_height, half_height)
+        at_low, at_high = (
+            np.clip(np.divide(level - y, rise, out=np.zeros_like(y), where=rise != 0), 0.0, 1.0)
+            for level in (low, high)
+        )
+        total += (high - low) * _mean_clipped(x + at_low * run, x + at_high * run, half_width)
+    return total
+
+
 def _non_negative(boxes: NDArray[np.floating]) -> NDArray[np.float64]:
     result = np.array(boxes, np.float64).reshape(-1, 5)
     np.maximum(result[:, 2:4], 0.0, out=result[:, 2:4])
@@ -105,17 +131,7 @@ def _shared_area(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDA
     x, y = (second[:, :2] - first[:, :2]).T
     half_width, half_height = first[:, 2] / 2, first[:, 3] / 2
     moved = np.stack((x * cos + y * sin, y * cos - x * sin, second[:, 2], second[:, 3], second[:, 4] - first[:, 4]), 1)
-    points = corners(moved)
-    total = np.zeros(len(first))
-    for corner in range(4):
-        (x, y), (run, rise) = points[:, corner].T, (points[:, (corner + 1) % 4] - points[:, corner]).T
-        low, high = np.clip(y, -half_height, half_height), np.clip(y + rise, -half_height, half_height)
-        at_low, at_high = (
-            np.clip(np.divide(level - y, rise, out=np.zeros_like(y), where=rise != 0), 0.0, 1.0)
-            for level in (low, high)
-        )
-        total += (high - low) * _mean_clipped(x + at_low * run, x + at_high * run, half_width)
-    return total
+    return area_inside(corners(moved), half_width, half_height)
 
 
 def _mean_clipped(

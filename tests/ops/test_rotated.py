@@ -15,11 +15,15 @@ from torch import Tensor
 
 from lucid_yolo.ops.rotated import (
     SIDE_FLOOR,
+    anchors_to_canvas,
     angle_penalty,
     canonical,
+    canvas_to_anchors,
     contains,
     corners,
     envelopes,
+    ltrb_to_rotated,
+    nearest_encoding,
     prob_iou,
     prob_iou_hellinger,
 )
@@ -286,3 +290,33 @@ def test_nothing_depends_on_values() -> None:
         found.sum().backward()
         assert found.shape == (2, 3)
     assert contains(torch.empty(7, 2, device="meta"), torch.empty(4, 5, device="meta")).shape == (4, 7)
+
+
+# around anchors
+
+
+def test_distances_to_a_rotated_box_and_back_by_hand() -> None:
+    # Anchor (20, 12), stride 8. Left 1, top 2, right 3, bottom 1: 32 x 24 about (20 + 8, 12 - 4).
+    around = ltrb_to_rotated(torch.tensor([[1.0, 2.0, 3.0, 1.0]]), torch.tensor([0.7]))
+    torch.testing.assert_close(around, torch.tensor([[1.0, -0.5, 4.0, 3.0, 0.7]]))
+    centers, strides = torch.tensor([[20.0, 12.0]]), torch.tensor([8.0])
+    canvas = anchors_to_canvas(around, centers, strides)
+    torch.testing.assert_close(canvas, torch.tensor([[28.0, 8.0, 32.0, 24.0, 0.7]]))
+    torch.testing.assert_close(canvas_to_anchors(canvas, centers, strides), around)
+
+
+@given(rotated_boxes, st.floats(-20, 20))
+def test_the_nearest_encoding_is_the_same_box_at_most_an_eighth_turn_away(box: Rotated, angle: float) -> None:
+    found = nearest_encoding(torch.tensor([box], dtype=torch.float64), torch.tensor([angle], dtype=torch.float64))[0]
+    assert abs(found[4].item() - angle) <= math.pi / 4 + 1e-9
+    same = min(equivalents(box, turns=8), key=lambda one: abs(one[4] - found[4].item()))
+    assert found.tolist() == pytest.approx(same, abs=1e-9)
+
+
+def test_the_choice_of_an_encoding_has_no_gradient() -> None:
+    box = torch.tensor([[0.0, 0.0, 4.0, 2.0, 0.0]], requires_grad=True)
+    angle = torch.tensor([2.0], requires_grad=True)
+    found = nearest_encoding(box, angle)
+    assert found.tolist() == [[0.0, 0.0, 2.0, 4.0, pytest.approx(math.pi / 2)]]
+    (of_box,) = torch.autograd.grad(found.sum(), [box])
+    assert of_box.tolist() == [[1.0] * 5]

@@ -15,7 +15,8 @@ from lucid_yolo.data.labels.base import LabelKind
 from lucid_yolo.data.readers.matching import class_mismatch, keypoint_mismatch, shared_images
 from lucid_yolo.data.readers.settings import SPLITS, Split
 
-_SHARED_MODULES = frozenset({"columns", "layout", "parsers", "matching", "problems", "settings", "sizes", "yolo_files"})
+_SHARED_MODULES = {"columns", "layout", "matching", "parsers", "problems", "settings", "sizes"}  # of all formats
+_SHARED_MODULES |= {"oriented", "tiles", "xml_lines", "yolo_files"}  # of some
 
 
 def formats() -> tuple[str, ...]:

@@ -92,6 +92,7 @@ def read_annotations(source: Path, config: DataConfig, split: Split, labels: Lab
         image_ids=np.asarray(images.ids, np.int64),
         sizes=sizes,
         keypoints=keypoints,
+        labels=labels,
     )
     return build_index(
         facts,
