@@ -127,7 +127,10 @@ class LossConfig:
 
 @dataclass
 class ObbLossConfig(LossConfig):
-    """Weights for oriented boxes: ``box`` is that of the overlap of rotated boxes, ``l1`` of centre and sides."""
+    """Weights for oriented boxes: ``box`` is that of the overlap of rotated boxes, ``l1`` of centre and sides.
+
+    ``l1`` is as for upright boxes: with 6, five epochs of data=shapes reached a quarter of the AP (one seed).
+    """
 
     angle: float = 0.25  # at 1 elongated boxes become unstable
 
