@@ -163,7 +163,7 @@ class SegmentLossConfig(LossConfig):
     mask: float = 2.5
     semantic: float = 0.5
     mask_slots_one_to_many: int = 96  # masks an image, those of the largest weight in the assignment
-    mask_slots_one_to_one: int = 32  # this branch has one an object
+    mask_slots_one_to_one: int = 64  # this branch has one an object
 
 
 @dataclass
