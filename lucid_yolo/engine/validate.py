@@ -33,7 +33,6 @@ from lucid_yolo.engine.evaluate import Evaluation, evaluate
 from lucid_yolo.engine.final import metrics_table, named_metrics
 from lucid_yolo.engine.predict import claim_output
 from lucid_yolo.eval.predictions_io import write_json
-from lucid_yolo.eval.recall import recall_at
 from lucid_yolo.eval.results import result_types, to_coco_json
 from lucid_yolo.tasks.base import Decoder
 
@@ -88,7 +87,8 @@ def validate(config: ValidateConfig) -> ValidationReport:
     found = evaluate(trained.model, task, task.decoders, loader, index, device=device, precision="32-true")
     metrics = named_metrics(task, found)
     details = {
-        d.name: e.metrics.as_dict(index.class_names) | {"recall_50": asdict(recall_at(index, e.detections))}
+        d.name: e.metrics.as_dict(index.class_names)
+        | {name: asdict(recall) for name, recall in task.recalls(index, e.detections).items()}
         for d, e in found.items()
     }
     if out is not None:

@@ -16,6 +16,10 @@ from lucid_yolo.eval.coco import Fields, IouType, evaluate_boxes, evaluate_regio
 from lucid_yolo.eval.columns import DetectionColumns, ImageDetections
 from lucid_yolo.eval.confusion import Overlaps
 from lucid_yolo.eval.metrics import SplitMetrics
+from lucid_yolo.eval.recall import Recall, recall_at
+
+MEDIUM_AREA = 32.0**2
+"""Square pixels from which on COCO calls an object no longer small."""
 
 
 class MaskLabels(Protocol):
@@ -41,6 +45,20 @@ def evaluate_masks(index: SplitIndex, detections: ImageDetections) -> SplitMetri
     """
     masks = evaluate_regions(index, detections, MaskCriterion(_truth_masks(index)))
     return SplitMetrics(masks, {"box": evaluate_boxes(index, detections)})
+
+
+def recall_of_masks(index: SplitIndex, detections: ImageDetections) -> Recall:
+    """Count the objects of at least 32 x 32 pixels whose mask a detection of their class finds, at IoU 0.5.
+
+    Args:
+        index: the split; its labels are masks.
+        detections: by position of the image, with masks of the size of the original picture.
+
+    Raises:
+        ValueError: as ``evaluate_masks``.
+    """
+    overlaps = MaskCriterion(_truth_masks(index))
+    return recall_at(index, detections, overlaps=overlaps, min_side=0.0, min_area=MEDIUM_AREA)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from lucid_yolo.tasks.keypoints.decode import decode_points, to_keypoint_detecti
 if TYPE_CHECKING:
     from lucid_yolo.eval.columns import ImageDetections
     from lucid_yolo.eval.metrics import SplitMetrics
+    from lucid_yolo.eval.recall import Recall
 
 
 @lru_cache(maxsize=4)
@@ -87,6 +88,12 @@ class KeypointTask:
         from lucid_yolo.eval.keypoints import evaluate_keypoints  # noqa: PLC0415 - slow to import
 
         return evaluate_keypoints(index, detections)
+
+    def recalls(self, index: SplitIndex, detections: ImageDetections) -> dict[str, Recall]:
+        """Objects whose box is found."""
+        from lucid_yolo.eval.recall import recall_at  # noqa: PLC0415 - slow to import
+
+        return {"recall_50": recall_at(index, detections)}
 
     def metric_values(self, metrics: SplitMetrics) -> dict[str, float]:
         """AP at OKS 0.50:0.95 and at 0.5, and the same at IoU."""

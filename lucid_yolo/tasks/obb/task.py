@@ -26,6 +26,7 @@ from lucid_yolo.tasks.obb.decode import decode_one_to_many, decode_one_to_one, t
 if TYPE_CHECKING:
     from lucid_yolo.eval.columns import ImageDetections
     from lucid_yolo.eval.metrics import SplitMetrics
+    from lucid_yolo.eval.recall import Recall
 
 
 @lru_cache(maxsize=4)
@@ -77,6 +78,12 @@ class ObbTask:
         from lucid_yolo.tasks.obb.evaluate import evaluate_split  # noqa: PLC0415
 
         return SplitMetrics(evaluate_split(index, detections))
+
+    def recalls(self, index: SplitIndex, detections: ImageDetections) -> dict[str, Recall]:
+        """Objects whose box is found."""
+        from lucid_yolo.eval.recall import recall_at  # noqa: PLC0415 - slow to import
+
+        return {"recall_50": recall_at(index, detections)}
 
     def metric_values(self, metrics: SplitMetrics) -> dict[str, float]:
         """AP at IoU 0.50:0.95 and at 0.5."""

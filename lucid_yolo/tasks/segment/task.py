@@ -26,6 +26,7 @@ from lucid_yolo.tasks.detect.task import ONE_TO_MANY, ONE_TO_ONE
 if TYPE_CHECKING:
     from lucid_yolo.eval.columns import ImageDetections
     from lucid_yolo.eval.metrics import SplitMetrics
+    from lucid_yolo.eval.recall import Recall
 
 
 @lru_cache(maxsize=4)
@@ -81,6 +82,13 @@ class SegmentTask:
         from lucid_yolo.eval.masks import evaluate_masks  # noqa: PLC0415 - slow to import
 
         return evaluate_masks(index, detections)
+
+    def recalls(self, index: SplitIndex, detections: ImageDetections) -> dict[str, Recall]:
+        """Objects whose box is found, and those of some size whose mask is."""
+        from lucid_yolo.eval.masks import recall_of_masks  # noqa: PLC0415 - slow to import
+        from lucid_yolo.eval.recall import recall_at  # noqa: PLC0415
+
+        return {"recall_50": recall_at(index, detections), "mask_recall_50": recall_of_masks(index, detections)}
 
     def metric_values(self, metrics: SplitMetrics) -> dict[str, float]:
         """AP at IoU 0.50:0.95 and at 0.5 of masks and of boxes."""
