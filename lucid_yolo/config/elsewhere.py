@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from lucid_yolo.config.regions import GROUP, JOIN, REGIONS
+from lucid_yolo.config.regions import GROUP, JOIN, OF_EVERY_TASK
 
 FLAGS: dict[str, str] = {
     "capture_network": "capture=network",
+    "capture_segment_heads": "capture=heads",
     "capture_loss": "capture=loss",
     "capture_gradient_norm": "capture=gradient_norm",
     "capture_orthogonalization": "capture=orthogonalization",
@@ -20,7 +21,7 @@ FLAGS: dict[str, str] = {
 """Flags, whatever key they stand below, and what to write instead."""
 
 OPTIONS: dict[tuple[str, str], str] = {
-    (GROUP, "all"): JOIN.join(REGIONS),
+    (GROUP, "all"): JOIN.join(OF_EVERY_TASK),
     ("hsv", "cpu"): "worker",
     ("hsv", "gpu"): "device",
     ("hsv", "cuda"): "device",

@@ -20,6 +20,8 @@ JOIN = "+"
 NONE = "none"  # the option that selects no region
 REGIONS: tuple[str, ...] = tuple(field.name for field in fields(CaptureConfig))
 """Every region, in the order in which a combination names them."""
+OF_EVERY_TASK: tuple[str, ...] = tuple(region for region in REGIONS if region != "heads")
+"""The regions that each task has."""
 
 _LIST_OR_JOINED = re.compile(r"\[[^\[\]()]*\]|\w+(?:\+\w+)+")
 
@@ -57,7 +59,7 @@ def listed(options: Sequence[str]) -> str:
     """Options for a sentence; regions in their order, combinations not told one by one."""
     singles = [option for option in options if JOIN not in option]
     singles.sort(key=lambda option: REGIONS.index(option) if option in REGIONS else -1)
-    example = JOIN.join(REGIONS[:2])
+    example = JOIN.join(OF_EVERY_TASK[:2])
     return ", ".join(singles) + (f", and combinations such as {example}" if example in options else "")
 
 

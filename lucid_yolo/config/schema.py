@@ -343,6 +343,7 @@ class CaptureConfig:
     """Regions of the training step that are recorded and replayed, in the order in which options name them."""
 
     network: RegionConfig = field(default_factory=RegionConfig)
+    heads: RegionConfig = field(default_factory=RegionConfig)
     loss: RegionConfig = field(default_factory=RegionConfig)
     gradient_norm: RegionConfig = field(default_factory=RegionConfig)
     orthogonalization: RegionConfig = field(default_factory=RegionConfig)

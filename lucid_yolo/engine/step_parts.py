@@ -78,7 +78,8 @@ class StepParts(L.Callback):
             warmup=warmup,
         )
         if self._compiled is None:
-            module.objective = Objective(recorder.network(module.model), recorder.loss(module.loss))
+            network = recorder.network(module.model, module.task.regions)
+            module.objective = Objective(network, recorder.loss(module.loss))
         module.clip = recorder.clip(clip_gradients)
         recorder.attach(optimizer)
 

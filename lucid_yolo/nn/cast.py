@@ -22,13 +22,14 @@ ALIGNMENT = 64
 
 
 class CastOnce:
-    """Calls a network whose weights autocast need not cast: the same numbers from fewer kernels.
+    """Calls a network, or a part of one, whose weights autocast need not cast: the same numbers from fewer kernels.
 
     It steps in for training passes under autocast only. A network with forward hooks is called as it is, for hooks
     may look at weights. Layers that come into the network later, and those of other classes, are left to autocast.
 
     Args:
-        network: maps images (B, 3, S, S) to predictions; stays what it is, with its parameters, outside of a call.
+        network: maps tensors, such as images (B, 3, S, S), to others; stays what it is, with its parameters, outside of
+            a call.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -37,27 +38,28 @@ class CastOnce:
         self._hooks = [hooks for m in modules for hooks in (m._forward_hooks, m._forward_pre_hooks)]
         self._layers = [m for m in modules if type(m) in LAYERS]
 
-    def __call__(self, images: Tensor) -> Any:
+    def __call__(self, *inputs: Any) -> Any:
         """Do what the network does.
 
         Args:
-            images: (B, 3, S, S), on the device of the network.
+            inputs: tensors and sequences of tensors, on the device of the network.
 
         Returns:
             What the network returns.
         """
-        if not self._steps_in(images.device.type):
-            return self.network(images)
-        held = self._find_held(images.device)
+        device = _first(inputs).device
+        if not self._steps_in(device.type):
+            return self.network(*inputs)
+        held = self._find_held(device)
         weights = [weight for _, _, weight in held]
-        dtype = torch.get_autocast_dtype(images.device.type)
+        dtype = torch.get_autocast_dtype(device.type)
         casts: tuple[Tensor, ...] = _Cast.apply(dtype, *weights)  # type: ignore[no-untyped-call]
         # Layers that share a weight share its cast, as from autocast's cache: their gradients are added in that type.
         cast_of = dict(zip(weights, casts, strict=True))
         try:
             for parameters, name, weight in held:
                 parameters[name] = cast_of[weight]
-            return self.network(images)
+            return self.network(*inputs)
         finally:
             for parameters, name, weight in held:
                 parameters[name] = weight
@@ -114,6 +116,10 @@ def _copy_as(dtype: torch.dtype, tensors: list[Tensor]) -> list[Tensor]:
     ]
     torch._foreach_copy_(copies, tensors)
     return copies
+
+
+def _first(value: Any) -> Tensor:
+    return value if isinstance(value, Tensor) else _first(value[0])
 
 
 def _is_dense(tensor: Tensor) -> bool:

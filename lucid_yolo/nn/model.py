@@ -13,6 +13,7 @@ from lucid_yolo.nn.heads.keypoints import KeypointHead
 from lucid_yolo.nn.heads.obb import ObbHead
 from lucid_yolo.nn.heads.segment import SegmentHead
 from lucid_yolo.nn.neck import Neck
+from lucid_yolo.nn.parts import Part, PartCaller
 from lucid_yolo.nn.predictions import (
     BranchPredictions,
     DeployedSegment,
@@ -27,6 +28,9 @@ from lucid_yolo.nn.scale import Scale
 
 __all__ = ["Detector", "KeypointDetector", "Network", "ObbDetector", "Scale", "Segmenter"]
 
+TRUNK = "trunk"
+"""The part of backbone and neck."""
+
 AllT_co = TypeVar("AllT_co", covariant=True)
 """Raw predictions of both branches."""
 
@@ -39,6 +43,10 @@ class Head(Protocol[AllT_co, DeployedT_co]):
 
     def __call__(self, levels: Sequence[Tensor]) -> AllT_co:
         """Map features, finest first, to the raw predictions of both branches."""
+        ...
+
+    def compute(self, levels: Sequence[Tensor], call: PartCaller) -> AllT_co:
+        """Do the same part by part."""
         ...
 
     def deployed(self, levels: Sequence[Tensor]) -> DeployedT_co:
@@ -70,6 +78,11 @@ class Network(nn.Module, Generic[AllT_co, DeployedT_co]):
         """Map images (B, 3, S, S), S a multiple of 32, to the neck's features."""
         fused: Pyramid = self.neck(*self.backbone(images))
         return fused
+
+    def compute(self, images: Tensor, call: PartCaller) -> AllT_co:
+        """Do what ``forward`` does, each part by way of ``call``."""
+        levels = call(Part(TRUNK, (self.backbone, self.neck), self.features), images)
+        return self.head.compute(levels, call)
 
     def forward(self, images: Tensor) -> AllT_co:
         """Map images (B, 3, S, S), S a multiple of 32, to the raw predictions of both branches."""

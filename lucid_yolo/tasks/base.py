@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -39,6 +39,7 @@ class Task(Protocol):
     Attributes:
         name: of the task.
         labels: what it learns of an object beside its box and class.
+        regions: option of ``capture`` that records each part of its network; empty: ``network`` records it as a whole.
         part_names: terms of the loss, in the order of its ``parts``.
         metric_names: scores of one decoder, in the order in which they are shown.
         primary: the score, of the first decoder, by which the best checkpoint is chosen.
@@ -50,6 +51,9 @@ class Task(Protocol):
 
     @property
     def labels(self) -> LabelKind: ...  # noqa: D102
+
+    @property
+    def regions(self) -> Mapping[str, str]: ...  # noqa: D102
 
     @property
     def part_names(self) -> tuple[str, ...]: ...  # noqa: D102

@@ -24,6 +24,7 @@ def refusal(line: str) -> str:
     ("line", "here"),
     [
         *((f"capture_{region}=true", f"capture={region}") for region in REGION_FLAGS),
+        ("model.capture_segment_heads=true", "capture=heads"),
         ("compile_step=true", "compile=step"),
         ("+device_hsv=true", "hsv=device"),
         ("fused_hsv=1", "part of hsv=device; hsv=device_native goes without it"),

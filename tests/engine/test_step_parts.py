@@ -12,7 +12,7 @@ import torch
 import lucid_yolo as ly
 from lucid_yolo.config.compose import to_root
 from lucid_yolo.config.errors import ConfigError
-from lucid_yolo.config.regions import REGIONS
+from lucid_yolo.config.regions import OF_EVERY_TASK
 from lucid_yolo.engine.step_parts import StepParts
 from lucid_yolo.engine.train import train
 from lucid_yolo.nn.cast import CastOnce
@@ -22,7 +22,7 @@ from tests.engine.tiny import tiny_overrides
 from tests.perf.capture.tapes import CallTape
 from tests.perf.machines import CUDA
 
-ALL = f"capture={'+'.join(REGIONS)}"
+ALL = f"capture={'+'.join(OF_EVERY_TASK)}"
 SHORT = ("data.recipe.epochs=2", "data.recipe.val_every=1")
 
 
@@ -55,7 +55,7 @@ def test_a_run_of_recorded_parts_equals_the_eager_one(tmp_path: Path, accumulate
     assert_same(recorded, eager)
     outcomes = parts.outcomes()
     assert {name: outcome["native_calls"] for name, outcome in outcomes.items()} == {
-        f"capture.{name}": 0 for name in REGIONS
+        f"capture.{name}": 0 for name in OF_EVERY_TASK
     }
     assert outcomes["capture.network"]["replays"] == 8
     updates = {1: 8, 3: 4}[accumulate]

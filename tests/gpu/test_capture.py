@@ -16,7 +16,7 @@ from torch import nn
 
 import lucid_yolo as ly
 from lucid_yolo.config.errors import RunError
-from lucid_yolo.config.regions import REGIONS
+from lucid_yolo.config.regions import OF_EVERY_TASK, REGIONS
 from lucid_yolo.engine.environment import numeric_settings
 from lucid_yolo.engine.train import train
 from lucid_yolo.nn.cast import CastOnce
@@ -28,7 +28,7 @@ from tests.perf.capture.rig import Rig, assert_equal
 
 pytestmark = pytest.mark.gpu
 
-ALL = "+".join(REGIONS)
+ALL = "+".join(OF_EVERY_TASK)
 SMALL = [
     "data=shapes",
     "data.options.num_train=40",
@@ -70,10 +70,12 @@ def assert_same_run(one: Any, other: Any) -> None:
         assert_equal(state, theirs["optimizer_states"][0]["state"][key])
 
 
+@pytest.mark.parametrize("workload", ["detect", "segment n", "keypoints n", "obb n"])
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
-def test_twenty_steps_of_real_size_are_equal_bit_for_bit(deterministic: None, precision: str) -> None:
-    rigs = [Rig(device="cuda", size=640, batch=4, precision=precision) for _ in range(2)]
-    recorder = rigs[1].record(CudaTape(torch.device("cuda")), *REGIONS, warmup=3)
+def test_twenty_steps_of_real_size_are_equal_bit_for_bit(deterministic: None, precision: str, workload: str) -> None:
+    rigs = [Rig(workload, device="cuda", size=640, batch=4, precision=precision) for _ in range(2)]
+    names = REGIONS if workload == "segment n" else OF_EVERY_TASK
+    recorder = rigs[1].record(CudaTape(torch.device("cuda")), *names, warmup=3)
     for step in range(20):
         count = (0, 9, 33)[step % 3]  # an empty batch among them
         found = [rig.step(step, rig.targets(step, count, 64)) for rig in rigs]
@@ -93,7 +95,7 @@ def test_recorded_run_equals_the_eager_one(small: Compose, precision: str, accum
     assert_same_run(recorded, eager)
     assert recorded.metrics == eager.metrics
     plan = json.loads((recorded.run_dir / "summary.json").read_text())["plan"]
-    for name in REGIONS:
+    for name in OF_EVERY_TASK:
         row = plan[f"capture.{name}"]
         assert row["active"] is True
         calls = row["outcome"]["replays"] + row["outcome"]["native_calls"]
@@ -101,7 +103,7 @@ def test_recorded_run_equals_the_eager_one(small: Compose, precision: str, accum
         assert "retired" not in row["outcome"]
 
 
-@pytest.mark.parametrize("name", REGIONS)
+@pytest.mark.parametrize("name", OF_EVERY_TASK)
 def test_each_part_alone_equals_the_eager_run(small: Compose, name: str) -> None:
     eager = train(small("trainer.max_epochs=1", run="eager"))
     recorded = train(small("trainer.max_epochs=1", f"capture={name}", "on_unmet=raise", run="recorded"))
@@ -142,7 +144,7 @@ def test_a_recorded_step_never_waits_for_the_device(small: Compose) -> None:
 
 def test_memory_does_not_grow_over_changing_shapes(deterministic: None) -> None:
     rig = Rig(device="cuda", size=128, batch=4, precision="bf16-mixed")
-    rig.record(CudaTape(torch.device("cuda")), *REGIONS)
+    rig.record(CudaTape(torch.device("cuda")), *OF_EVERY_TASK)
     reserved = []
     for step in range(200):
         rows = (16, 32, 64)[step % 3]
@@ -207,6 +209,6 @@ def test_random_numbers_of_a_recording_differ_by_replay_and_repeat_by_seed() -> 
 
 def test_a_copied_step_has_no_recording(deterministic: None) -> None:
     rig = Rig(device="cuda", size=64, batch=2)
-    rig.record(CudaTape(torch.device("cuda")), *REGIONS)
+    rig.record(CudaTape(torch.device("cuda")), *OF_EVERY_TASK)
     rig.step(0)
     assert isinstance(copy.deepcopy(rig.objective)._network, CastOnce)

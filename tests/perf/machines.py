@@ -71,6 +71,7 @@ def make_config(
     on_unmet: OnUnmet = OnUnmet.FALLBACK,
     cache: CacheName = CacheName.NONE,
     place: CachePlace = CachePlace.MEMORY,
+    task: str = "detect",
     capture: Sequence[str] = (),
     compile_step: bool = False,
     optimizer: OptimizerConfig | None = None,
@@ -83,6 +84,7 @@ def make_config(
 ) -> RootConfig:
     """A configuration with what the rules look at."""
     config = RootConfig(on_unmet=on_unmet)
+    config.task.name = task
     config.precision.name = precision
     config.trainer.max_epochs = max_epochs
     config.trainer.accelerator = accelerator

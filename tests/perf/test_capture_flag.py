@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lucid_yolo.config.errors import ConfigError
-from lucid_yolo.config.regions import REGIONS
+from lucid_yolo.config.regions import OF_EVERY_TASK, REGIONS
 from lucid_yolo.config.schema import AdamWConfig, MuSGDConfig, OnUnmet, PrecisionName, SGDConfig
 from lucid_yolo.perf.plan import RunPlan, resolve
 from tests.perf.machines import CPU, CUDA, MPS, OLD_CUDA, make_config
@@ -27,16 +27,27 @@ def test_nothing_is_recorded_or_compiled_by_default() -> None:
 
 
 @pytest.mark.parametrize("precision", [PrecisionName.AUTO, PrecisionName.FP32, PrecisionName.BF16, PrecisionName.FP16])
-@pytest.mark.parametrize("capture", [REGIONS, ("network",), OPTIMIZER_REGIONS, ("gradient_norm", "updates")])
+@pytest.mark.parametrize(
+    "capture", [REGIONS, ("heads",), ("network",), OPTIMIZER_REGIONS, ("gradient_norm", "updates")]
+)
 def test_selected_regions_are_active_on_cuda_in_every_precision(
     precision: PrecisionName, capture: tuple[str, ...]
 ) -> None:
-    plan = resolve(make_config(capture=capture, precision=precision), CUDA, None)
+    plan = resolve(make_config(task="segment", capture=capture, precision=precision), CUDA, None)
     assert states(plan) == {
         **{f"capture.{region}": (region in capture, region in capture) for region in REGIONS},
         "compile": ("none", "none"),
     }
     assert not any(plan[f"capture.{region}"].reason for region in REGIONS)
+
+
+@pytest.mark.parametrize("machine", [CPU, CUDA, MPS])
+@pytest.mark.parametrize("task", ["detect", "keypoints", "obb"])
+def test_heads_are_of_segmentation_alone(task: str, machine) -> None:
+    with pytest.raises(ConfigError, match=rf"the task is {task}.*\[capture\.heads\.needs-segment\]") as caught:
+        resolve(make_config(task=task, capture=["network", "heads"]), machine, None)
+    assert len(caught.value.problems) == 1
+    resolve(make_config(task=task, capture=["network"]), machine, None)
 
 
 @pytest.mark.parametrize("torch_version", ["2.9.0rc1", "2.9.0a0+nv", "2.8.1"])
@@ -49,40 +60,41 @@ def test_bf16_on_an_old_torch_records_in_float32(torch_version: str) -> None:
 
 @pytest.mark.parametrize("machine", [CPU, MPS])
 def test_off_cuda_every_flag_falls_back(machine) -> None:
-    plan = resolve(make_config(capture=REGIONS, clip_norm=None), machine, None)
+    plan = resolve(make_config(task="segment", capture=REGIONS, clip_norm=None), machine, None)
     assert all(plan[f"capture.{region}"].rule_id == f"capture.{region}.needs-cuda" for region in REGIONS)
     assert resolve(make_config(compile_step=True), machine, None)["compile"].active == "none"
 
 
 @pytest.mark.parametrize("clip_norm", [None, 0.0, -1.0])
 def test_without_clipping_there_is_no_norm_to_record(clip_norm: float | None) -> None:
-    plan = resolve(make_config(capture=REGIONS, clip_norm=clip_norm), CUDA, None)
+    plan = resolve(make_config(capture=OF_EVERY_TASK, clip_norm=clip_norm), CUDA, None)
     assert plan["capture.gradient_norm"].rule_id == "capture.gradient_norm.needs-clipping"
     assert plan["capture.network"].active is True
 
 
 def test_without_muon_there_is_nothing_of_it_to_record() -> None:
     musgd = MuSGDConfig(name="musgd", lr=0.01, muon_weight=0.0)
-    plan = resolve(make_config(capture=REGIONS, optimizer=musgd), CUDA, None)
-    assert [region for region in REGIONS if not plan[f"capture.{region}"].active] == list(OPTIMIZER_REGIONS)
+    plan = resolve(make_config(capture=OF_EVERY_TASK, optimizer=musgd), CUDA, None)
+    assert [region for region in OF_EVERY_TASK if not plan[f"capture.{region}"].active] == list(OPTIMIZER_REGIONS)
 
 
 @pytest.mark.parametrize("machine", [CPU, CUDA, MPS])
 @pytest.mark.parametrize("optimizer", [SGDConfig(name="sgd", lr=0.1), AdamWConfig(name="adamw", lr=0.1)])
 def test_another_optimizer_is_refused_on_every_machine(machine, optimizer) -> None:
     with pytest.raises(ConfigError) as caught:
-        resolve(make_config(capture=REGIONS, optimizer=optimizer), machine, None)
+        resolve(make_config(capture=OF_EVERY_TASK, optimizer=optimizer), machine, None)
     assert len(caught.value.problems) == 2
-    others = [region for region in REGIONS if region not in OPTIMIZER_REGIONS]
+    others = [region for region in OF_EVERY_TASK if region not in OPTIMIZER_REGIONS]
     resolve(make_config(capture=others, optimizer=optimizer), machine, None)
 
 
 @pytest.mark.parametrize("machine", [CPU, CUDA, MPS])
 def test_network_and_loss_exclude_compilation_and_the_others_do_not(machine) -> None:
     with pytest.raises(ConfigError) as caught:
-        resolve(make_config(capture=REGIONS, compile_step=True), machine, None)
+        resolve(make_config(task="segment", capture=REGIONS, compile_step=True), machine, None)
     assert [problem.rpartition(" ")[2] for problem in caught.value.problems] == [
         "[capture.network.or-compile]",
+        "[capture.heads.or-compile]",
         "[capture.loss.or-compile]",
     ]
     resolve(make_config(capture=("gradient_norm", *OPTIMIZER_REGIONS), compile_step=True), machine, None)

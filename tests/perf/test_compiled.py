@@ -6,6 +6,7 @@ import copy
 import pickle
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -18,6 +19,9 @@ from lucid_yolo.nn import blocks
 from lucid_yolo.nn.max_pool import GatherMaxPool
 from lucid_yolo.nn.model import Detector
 from lucid_yolo.perf.compiled import CompiledObjective
+from tests.nn.networks import GROUPS, make_network
+from tests.nn.scales import TINY
+from tests.perf.capture.workloads import CLASSES, Losses, Squares
 from tests.perf.objectives import make_batch, make_objective
 
 SIZE = 64
@@ -26,8 +30,8 @@ BATCHES = [(4, 5, 8), (4, 0, 8), (4, 1, 8), (4, 5, 16), (2, 5, 8), (2, 0, 16)]
 
 
 def run(
-    objective: Callable[[Tensor, Targets], DetectionLosses],
-    network: Detector,
+    objective: Callable[[Tensor, Targets], DetectionLosses | Losses],
+    network: nn.Module,
     shape: tuple[int, int, int],
     *,
     bf16: bool,
@@ -75,6 +79,19 @@ def test_one_graph_gives_the_bits_of_the_eager_run(bf16: bool, monkeypatch: pyte
     assert not any("forward" in vars(part) or part._compiled_call_impl is not None for part in parts)
 
 
+@pytest.mark.parametrize("task", sorted(GROUPS))
+def test_the_network_of_every_task_is_one_graph(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "max_pool", pool_as_on_cuda)
+    torch.manual_seed(0)
+    network, loss = make_network(task, TINY, CLASSES).to(memory_format=torch.channels_last), Squares()
+    compiled = CompiledObjective(network, loss, backend="eager")
+    for shape in BATCHES[::2]:
+        eager = run(lambda images, targets: loss(network(images), targets), network, shape, bf16=False)
+        found = run(compiled, network, shape, bf16=False)
+        assert all(torch.equal(a, b) for a, b in zip(eager, found, strict=True))
+    assert (compiled.outcome()["graphs"], compiled.outcome()["recompiles"]) == (1, 0)
+
+
 def test_what_changes_between_steps_reaches_the_graph() -> None:
     network, loss = make_objective(SIZE)
     compiled = CompiledObjective(network, loss, backend="eager")
@@ -116,6 +133,23 @@ def loss_of(predicted: Tensor, targets: Targets) -> Tensor:
 
 def expected(images: Tensor, targets: Targets) -> float:
     return 2 * float(images.mean((1, 2, 3)).sum()) + float(targets.boxes.sum())
+
+
+def loss_of_all(predicted: Tensor, targets: Targets) -> Tensor:
+    fields = (targets.masks, targets.keypoints, targets.rotated)
+    return predicted.sum() + sum(field.float().sum() for field in fields if field is not None)
+
+
+@pytest.mark.parametrize("learned", [("masks",), ("keypoints",), ("rotated",), ("masks", "keypoints", "rotated")])
+def test_rows_of_every_kind_of_label_may_change(learned: tuple[str, ...]) -> None:
+    compiled = CompiledObjective(Mean(), loss_of_all, backend="eager")
+    for rows in (4, 8, 16):
+        images, targets = make_batch(32, batch=2, objects=3, rows=rows)
+        made = {"masks": torch.ones(rows, 8, 1), "keypoints": torch.ones(rows, 5, 3), "rotated": torch.ones(rows, 5)}
+        targets = replace(targets, **{name: made[name] for name in learned})
+        total = 2 * float(images.mean((1, 2, 3)).sum()) + sum(made[name].numel() for name in learned)
+        assert compiled(images, targets).item() == pytest.approx(total)
+    assert compiled.outcome()["graphs"] == 1
 
 
 def test_at_the_limit_the_run_goes_on_without_it_and_says_so_once() -> None:

@@ -54,13 +54,18 @@ CASES = {
         )
         for region in REGIONS
     },
+    "capture.heads.needs-segment": (
+        (make_config(task="obb", capture=["heads"]), CPU),
+        (make_config(task="segment", capture=["heads"]), CPU),
+        "records the groups of predictions of task=segment, the task is obb, and capture=network records its head",
+    ),
     **{
         f"capture.{region}.or-compile": (
-            (make_config(capture=["network", "loss"], compile_step=True), CUDA),
+            (make_config(task="segment", capture=["network", "heads", "loss"], compile_step=True), CUDA),
             (make_config(capture=["gradient_norm", "orthogonalization", "updates"], compile_step=True), CUDA),
             f"capture={region} and compile=step exclude each other",
         )
-        for region in ("network", "loss")
+        for region in ("network", "heads", "loss")
     },
     "capture.gradient_norm.needs-torch": (
         (make_config(capture=["gradient_norm"]), replace(CUDA, torch_version="2.9.0rc5")),
@@ -188,14 +193,17 @@ CASES = {
 
 # The same for what is found on the objects of a fit: the rule, what breaks it, and the names that the sentence tells.
 LIVE_CASES = {
-    "capture.network.own-forward": (LiveFacts(network=ModuleFacts(own_forward=("neck",))), "compiled on neck"),
-    "capture.network.hooks": (
-        LiveFacts(network=ModuleFacts(hooked=("a", "b", "c", "d", "e"))),
-        "on a, b, c and 2 more",
-    ),
-    "capture.network.frozen-part": (LiveFacts(network=ModuleFacts(frozen=("backbone",))), "of backbone is trainable"),
-    "capture.network.shared-parameters": (LiveFacts(network=ModuleFacts(shared=("a.weight",))), "and a.weight lie"),
-    "capture.network.parameters": (LiveFacts(network=ModuleFacts(misfits=("a (float16)",))), "found a (float16)"),
+    **{
+        f"capture.{region}.{name}": case
+        for region in ("network", "heads")
+        for name, case in {
+            "own-forward": (LiveFacts(network=ModuleFacts(own_forward=("neck",))), "compiled on neck"),
+            "hooks": (LiveFacts(network=ModuleFacts(hooked=("a", "b", "c", "d", "e"))), "on a, b, c and 2 more"),
+            "frozen-part": (LiveFacts(network=ModuleFacts(frozen=("head",))), "of head is trainable"),
+            "shared-parameters": (LiveFacts(network=ModuleFacts(shared=("a.weight",))), "and a.weight lie"),
+            "parameters": (LiveFacts(network=ModuleFacts(misfits=("a (float16)",))), "found a (float16)"),
+        }.items()
+    },
     "capture.loss.stock-loss": (LiveFacts(loss_is_stock=False, loss_class="Mine"), "this one is of class Mine"),
     "capture.loss.own-forward": (LiveFacts(loss=ModuleFacts(own_forward=("itself",))), "compiled on itself"),
     "capture.loss.hooks": (LiveFacts(loss=ModuleFacts(hooked=("itself",))), "there are some on itself"),
@@ -259,6 +267,12 @@ def test_rule_of_stage_setup_fires_on_what_was_found_and_only_where_its_region_i
     assert not rule.applies(replace(broken, live=LiveFacts()))
     region = flag.key.removeprefix("capture.")
     assert not rule.applies(replace(broken, config=make_config(capture=[name for name in REGIONS if name != region])))
+
+
+def test_heads_can_be_recorded_on_a_frozen_backbone():
+    facts = Facts(config=ALL, machine=CUDA, data=None, live=LiveFacts(network=ModuleFacts(frozen=("backbone", "neck"))))
+    assert not RULES["capture.heads.frozen-part"][1].applies(facts)
+    assert RULES["capture.network.frozen-part"][1].applies(facts)
 
 
 def test_no_rule_is_dead():

@@ -15,7 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from lucid_yolo.config.compose import compose, to_root
 from lucid_yolo.config.errors import ConfigError
-from lucid_yolo.config.regions import REGIONS
+from lucid_yolo.config.regions import OF_EVERY_TASK
 from lucid_yolo.config.schema import CompileName, OnUnmet, TaskName
 from lucid_yolo.data.labels.base import LabelKind, LabelSpec, spec_without_data
 from lucid_yolo.losses.detection import DetectionLoss
@@ -62,7 +62,7 @@ MyMuSGD.__name__ = "MuSGD"  # a name proves nothing
 
 
 def make_built() -> Built:
-    config = make_config(capture=REGIONS)
+    config = make_config(capture=OF_EVERY_TASK)
     config.task.name, config.data.image_size = TaskName.DETECT, 64
     network = Detector(TINY, 3)
     return Built(
@@ -300,7 +300,14 @@ def test_one_warning_names_what_fell_back_here_and_nothing_twice() -> None:
     text = str(caught[0].message)
     assert all(f"  capture.{name}: " in text for name in ("network", "orthogonalization", "updates"))
     assert "gradient_norm" not in text
-    assert [row.active for row in found.rows if row.key.startswith("capture.")] == [False, True, False, False, False]
+    assert [row.active for row in found.rows if row.key.startswith("capture.")] == [
+        False,
+        False,
+        True,
+        False,
+        False,
+        False,
+    ]
     assert found["capture.loss"] == plan["capture.loss"]
     with warnings.catch_warnings():
         warnings.simplefilter("error")

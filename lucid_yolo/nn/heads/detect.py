@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from lucid_yolo.nn.heads.stems import Stem, class_stem, flatten_levels, hidden_width, separate
+from lucid_yolo.nn.parts import Part, PartCaller, directly
 from lucid_yolo.nn.predictions import BranchPredictions, Predictions
 
 
@@ -41,6 +42,11 @@ class TwoBranchHead(nn.Module):
         self.one_to_many = DetectBranch(channels, num_classes)
         self.one_to_one = DetectBranch(channels, num_classes)
 
+    @property
+    def boxes(self) -> Part:
+        """The part of box and class stems."""
+        return Part("boxes", (self.one_to_many, self.one_to_one), self.detect)
+
     def detect(self, levels: Sequence[Tensor]) -> Predictions:
         """Map features, finest first, to boxes and class logits of both branches."""
         return Predictions(self.one_to_many(levels), self.one_to_one(separate(levels, detach=self.detach_one_to_one)))
@@ -54,9 +60,14 @@ class TwoBranchHead(nn.Module):
 class DetectHead(TwoBranchHead):
     """Boxes and classes; see ``TwoBranchHead``."""
 
+    def compute(self, levels: Sequence[Tensor], call: PartCaller) -> Predictions:
+        """Do what ``forward`` does, each part by way of ``call``."""
+        predictions: Predictions = call(self.boxes, levels)
+        return predictions
+
     def forward(self, levels: Sequence[Tensor]) -> Predictions:
         """Map features, finest first, to the raw predictions of both branches."""
-        return self.detect(levels)
+        return self.compute(levels, directly)
 
     def deployed(self, levels: Sequence[Tensor]) -> BranchPredictions:
         """Map features, finest first, to the raw predictions of the one-to-one branch."""

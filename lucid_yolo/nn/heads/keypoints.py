@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from lucid_yolo.nn.heads.detect import TwoBranchHead
-from lucid_yolo.nn.heads.stems import StemPair
-from lucid_yolo.nn.predictions import KeypointBranch, KeypointPredictions
+from lucid_yolo.nn.heads.stems import Pair, StemPair
+from lucid_yolo.nn.parts import Part, PartCaller, directly
+from lucid_yolo.nn.predictions import KeypointBranch, KeypointPredictions, Predictions
 
 FINEST_WIDTH = 320
 """Least channels inside a point stem on the finest level; each coarser level has half of it."""
@@ -66,13 +67,18 @@ class KeypointHead(TwoBranchHead):
         super().__init__(channels, num_classes, detach_one_to_one=detach_one_to_one)
         self.points = Points(channels, num_keypoints, detach_one_to_one=detach_one_to_one)
 
-    def forward(self, levels: Sequence[Tensor]) -> KeypointPredictions:
-        """Map features, finest first, to the raw predictions of both branches."""
-        boxes, points = self.detect(levels), self.points(levels)
+    def compute(self, levels: Sequence[Tensor], call: PartCaller) -> KeypointPredictions:
+        """Do what ``forward`` does, each part by way of ``call``."""
+        boxes: Predictions = call(self.boxes, levels)
+        points: Pair = call(Part("points", (self.points,), self.points), levels)
         return KeypointPredictions(
             KeypointBranch(*boxes.one_to_many, points.one_to_many),
             KeypointBranch(*boxes.one_to_one, points.one_to_one),
         )
+
+    def forward(self, levels: Sequence[Tensor]) -> KeypointPredictions:
+        """Map features, finest first, to the raw predictions of both branches."""
+        return self.compute(levels, directly)
 
     def deployed(self, levels: Sequence[Tensor]) -> KeypointBranch:
         """Map features, finest first, to the raw predictions of the one-to-one branch."""

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from lucid_yolo.nn.heads.detect import TwoBranchHead
-from lucid_yolo.nn.heads.stems import StemPair
-from lucid_yolo.nn.predictions import ObbBranch, ObbPredictions
+from lucid_yolo.nn.heads.stems import Pair, StemPair
+from lucid_yolo.nn.parts import Part, PartCaller, directly
+from lucid_yolo.nn.predictions import ObbBranch, ObbPredictions, Predictions
 
 
 def angle_width(channels: int) -> int:
@@ -42,12 +43,17 @@ class ObbHead(TwoBranchHead):
         super().__init__(channels, num_classes, detach_one_to_one=detach_one_to_one)
         self.angles = Angles(channels, detach_one_to_one=detach_one_to_one)
 
-    def forward(self, levels: Sequence[Tensor]) -> ObbPredictions:
-        """Map features, finest first, to the raw predictions of both branches."""
-        boxes, angles = self.detect(levels), self.angles(levels)
+    def compute(self, levels: Sequence[Tensor], call: PartCaller) -> ObbPredictions:
+        """Do what ``forward`` does, each part by way of ``call``."""
+        boxes: Predictions = call(self.boxes, levels)
+        angles: Pair = call(Part("angles", (self.angles,), self.angles), levels)
         return ObbPredictions(
             ObbBranch(*boxes.one_to_many, angles.one_to_many), ObbBranch(*boxes.one_to_one, angles.one_to_one)
         )
+
+    def forward(self, levels: Sequence[Tensor]) -> ObbPredictions:
+        """Map features, finest first, to the raw predictions of both branches."""
+        return self.compute(levels, directly)
 
     def deployed(self, levels: Sequence[Tensor]) -> ObbBranch:
         """Map features, finest first, to the raw predictions of the one-to-one branch."""

@@ -13,8 +13,10 @@ from torch import Tensor, nn
 
 from lucid_yolo.nn.blocks import ConvUnit
 from lucid_yolo.nn.heads.detect import TwoBranchHead
-from lucid_yolo.nn.heads.stems import StemPair, hidden_width, start_at_prior
-from lucid_yolo.nn.predictions import DeployedSegment, SegmentBranch, SegmentPredictions
+from lucid_yolo.nn.heads.stems import Pair, StemPair, hidden_width, start_at_prior
+from lucid_yolo.nn.layout import with_gradient_alike
+from lucid_yolo.nn.parts import Part, PartCaller, directly
+from lucid_yolo.nn.predictions import DeployedSegment, Predictions, SegmentBranch, SegmentPredictions
 
 PROTOTYPES = 32
 """Prototypes, and coefficients at an anchor."""
@@ -67,9 +69,9 @@ class Prototypes(nn.Sequential):
 class SegmentHead(TwoBranchHead):
     """Boxes, classes and mask coefficients of two branches, and prototypes that both use (arXiv 2606.03748).
 
-    ``detect``, ``coefficients``, ``fusion``, ``prototypes`` and ``semantic`` can be called by themselves: the first
-    two with the levels, ``fusion`` too, the last two with what it returns. The gradient of the prototypes is never
-    stopped: they belong to both branches.
+    ``detect``, ``coefficients``, ``fusion``, ``make_prototypes`` and ``map_classes`` can be called by themselves: the
+    first two with the levels, ``fusion`` too, the last two with what it returns. The gradient of the prototypes is
+    never stopped: they belong to both branches.
 
     Args:
         channels: channels of the levels, finest first.
@@ -85,15 +87,29 @@ class SegmentHead(TwoBranchHead):
         self.semantic = nn.Conv2d(channels[0], num_classes, 1)
         start_at_prior(self.semantic)
 
-    def forward(self, levels: Sequence[Tensor]) -> SegmentPredictions:
-        """Map features, finest first, to the raw predictions of both branches; class maps in training mode only."""
-        boxes, coefficients, fused = self.detect(levels), self.coefficients(levels), self.fusion(levels)
+    def compute(self, levels: Sequence[Tensor], call: PartCaller) -> SegmentPredictions:
+        """Do what ``forward`` does, each part by way of ``call``."""
+        boxes: Predictions = call(self.boxes, levels)
+        coefficients: Pair = call(Part("coefficients", (self.coefficients,), self.coefficients), levels)
+        fused = call(Part("fusion", (self.fusion,), self.fusion), levels)
         return SegmentPredictions(
             SegmentBranch(*boxes.one_to_many, coefficients.one_to_many),
             SegmentBranch(*boxes.one_to_one, coefficients.one_to_one),
-            self.prototypes(fused),
-            self.semantic(fused) if self.training else (),
+            call(Part("prototypes", (self.prototypes,), self.make_prototypes), fused),
+            call(Part("semantic", (self.semantic,), self.map_classes), fused) if self.training else (),
         )
+
+    def make_prototypes(self, fused: Tensor) -> Tensor:
+        """Map (B, C, S/8, S/8) to (B, 32, S/4, S/4) with a gradient in its order."""
+        return with_gradient_alike(self.prototypes(fused))
+
+    def map_classes(self, fused: Tensor) -> Tensor:
+        """Map (B, C, S/8, S/8) to one logit a class and cell, with a gradient in its order."""
+        return with_gradient_alike(self.semantic(fused))
+
+    def forward(self, levels: Sequence[Tensor]) -> SegmentPredictions:
+        """Map features, finest first, to the raw predictions of both branches; class maps in training mode only."""
+        return self.compute(levels, directly)
 
     def deployed(self, levels: Sequence[Tensor]) -> DeployedSegment:
         """Map features, finest first, to the raw predictions of the one-to-one branch and the prototypes."""

@@ -29,6 +29,7 @@ class FunctionRegion(Region):
         tape: records.
         device: of the step.
         warmup: calls before a recording.
+        part: which of those that the option records, for messages; empty: the only one.
         gradients: places for the gradients of the module's parameters; None where it has none.
         growing: positions of the arguments whose tensors may be shorter in their first dimension than those recorded:
             they are filled up with zeros, and a longer one is recorded anew.
@@ -45,12 +46,13 @@ class FunctionRegion(Region):
         tape: Tape,
         device: torch.device,
         warmup: int,
+        part: str = "",
         gradients: GradientPlaces | None = None,
         growing: Sequence[int] = (),
         hand_out: Callable[[Tensor], Tensor] = Tensor.detach,
         stay: set[int] | None = None,
     ) -> None:
-        super().__init__(name, tape, device=device, warmup=warmup)
+        super().__init__(name, tape, device=device, warmup=warmup, part=part)
         self.module = module
         self.function: Callable[..., Any] = function or module
         self.gradients = gradients
@@ -66,7 +68,7 @@ class FunctionRegion(Region):
         if self._watch is not None and (difference := self._watch.difference()) is not None:
             self.retire(difference)
         fit = Fit.OUTGROWN if self._recording is None else self._recording.call.fit(tensors)
-        reason = self.ended or self._why_native(fit)
+        reason = self.ended or self._why_native(fit, tensors)
         if reason:
             self.native(reason)
             return self.function(*arguments)
@@ -90,24 +92,31 @@ class FunctionRegion(Region):
         self._recording = None
         self._watch = None
 
-    def _why_native(self, fit: Fit) -> str | None:
+    def _why_native(self, fit: Fit, tensors: Sequence[Tensor]) -> str | None:
         """Say why a call cannot be recorded or replayed; None: it can."""
         if not torch.is_grad_enabled():
             return "gradients are switched off"
         if self.on_other_stream():
             return "another stream is current"
         if self._recording is None:
-            if not self.module.training:
-                return "evaluation mode"
-            if self.gradients is not None and not self.gradients.include(trained_parameters(self.module)):
-                self.retire("a trainable parameter was not in the optimizer at the start")
-            return self.account.retired or None
+            return self._why_unrecorded(tensors)
         if self._recording.autocast != Autocast.current(self.device):
             self.retire("the precision changed")
         elif fit is Fit.OUTGROWN and self.account.recordings == MAX_RECORDINGS:
             self.retire(f"its inputs outgrew {MAX_RECORDINGS} recordings")
         elif fit is Fit.OTHER:
             return "inputs of another shape, type or layout"
+        return self.account.retired or None
+
+    def _why_unrecorded(self, tensors: Sequence[Tensor]) -> str | None:
+        """Say why there is nothing to replay and nothing to record; None: it can be recorded."""
+        if not self.module.training:
+            return "evaluation mode"
+        trained = trained_parameters(self.module)
+        if not trained and not any(tensor.requires_grad for tensor in tensors):
+            return "nothing that it computes has a gradient"
+        if self.gradients is not None and not self.gradients.include(trained):
+            self.retire("a trainable parameter was not in the optimizer at the start")
         return self.account.retired or None
 
     def _record(self, arguments: Sequence[Any]) -> None:
@@ -221,7 +230,7 @@ class FunctionRecording:
                 place.zero_()
         fill(fixed, given)
         places = self.region.gradients
-        before = places.set_aside() if places is not None else None
+        before = places.set_aside(self._written) if places is not None else None
         self._backward.replay()
         if places is not None:
             places.hand_out(self._written, before)
@@ -265,8 +274,9 @@ class FunctionRecording:
         pairs = [(position[id(p)], g) for p, g in zip(self._trained, found, strict=True) if g is not None]
         self._written = tuple(i for i, _ in pairs)
         gradients = [g for _, g in pairs]
-        with torch.no_grad():
-            torch._foreach_copy_(places.fit(self._written, gradients), gradients)
+        if gradients:
+            with torch.no_grad():
+                torch._foreach_copy_(places.fit(self._written, gradients), gradients)
 
     def _sources(self) -> list[Tensor]:
         return [t for t in self.call.tensors if t.requires_grad] + self._trained

@@ -48,14 +48,14 @@ class GradientPlaces:
         self.parameters = list(parameters)
         self._known = {id(parameter) for parameter in self.parameters}
         like = self.parameters[0]
-        starts, stop = [], 0
+        self._starts, stop = [], 0
         for parameter in self.parameters:
-            starts.append(stop)
+            self._starts.append(stop)
             stop += -(-parameter.numel() // ALIGNMENT) * ALIGNMENT
         self.flat = torch.zeros(stop, dtype=like.dtype, device=like.device)
         self.places = [
             self.flat.as_strided(parameter.shape, parameter.stride(), start)
-            for start, parameter in zip(starts, self.parameters, strict=True)
+            for start, parameter in zip(self._starts, self.parameters, strict=True)
         ]
         self._all = (True,) * len(self.parameters)
         self._away: list[int] = []  # positions of the gradients that lay elsewhere when some last did
@@ -111,20 +111,30 @@ class GradientPlaces:
                 self._aside = None
         return self._places(positions)
 
-    def set_aside(self) -> Sequence[Tensor] | None:
-        """Copy what has been accumulated so far, before something overwrites the places; None: nothing has.
+    def set_aside(self, written: Sequence[int]) -> Sequence[Tensor] | None:
+        """Copy what has been accumulated so far, before something overwrites places; None: nothing has there.
+
+        Args:
+            written: positions of the parameters whose places will be overwritten.
 
         Returns:
-            A copy for each parameter, of use where it has a gradient, and good until the next call.
+            A copy for each parameter, of use for those that are written and have a gradient, and good until the next
+            call.
         """
-        if all(parameter.grad is None for parameter in self.parameters):
+        had = [(i, gradient) for i in written if (gradient := self.parameters[i].grad) is not None]
+        if not had:
             return None
-        self.gather()
+        away = [(i, gradient) for i, gradient in had if gradient is not self.places[i]]
+        if away:
+            gradients = [gradient for _, gradient in away]
+            torch._foreach_copy_(self.fit([i for i, _ in away], gradients), gradients)
         if self._aside is None:
             flat = torch.empty_like(self.flat)
             self._aside = flat, [flat.as_strided(p.shape, p.stride(), p.storage_offset()) for p in self.places]
         flat, copies = self._aside
-        flat.copy_(self.flat)
+        first, last = min(written), max(written)  # what lies between them may be of others; one copy is faster
+        stretch = slice(self._starts[first], self._starts[last] + self.parameters[last].numel())
+        flat[stretch].copy_(self.flat[stretch])
         return copies
 
     def hand_out(self, written: Sequence[int], before: Sequence[Tensor] | None) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from lucid_yolo.nn.cast import CastOnce
+from lucid_yolo.nn.model import Network
+from lucid_yolo.nn.parts import Span
 from lucid_yolo.optim.flat import FlatOptimizer
 from lucid_yolo.optim.musgd import MOMENTUM, MOVE, ORTHOGONALIZATION
 from lucid_yolo.perf.capture.function import FunctionRegion, trained_parameters
 from lucid_yolo.perf.capture.gradients import GradientPlaces
+from lucid_yolo.perf.capture.network import NetworkInParts
 from lucid_yolo.perf.capture.region import Account, Region
 from lucid_yolo.perf.capture.routine import RecordedClip, RecordedParts, RoutineRegion
 from lucid_yolo.perf.capture.tape import Tape
@@ -45,9 +49,20 @@ class Recorder:
         self._optimizer: FlatOptimizer | None = None
         self._gradients = GradientPlaces(parameters)
 
-    def network(self, model: nn.Module) -> Callable[..., Any]:
-        """The forward and backward pass of a network, called as the network; its weights are cast together."""
-        return self._function("network", model, CastOnce(model), gradients=self._gradients)
+    def network(self, model: nn.Module, regions: Mapping[str, str] = MappingProxyType({})) -> Callable[..., Any]:
+        """The forward and backward pass of a network, called as the network; weights are cast together.
+
+        Args:
+            model: the network.
+            regions: option of ``capture`` by part of the network, where it is recorded in parts, each with a backward
+                pass of its own; empty: it is recorded as a whole.
+        """
+        if not regions:
+            return self._function("network", model, CastOnce(model), gradients=self._gradients)
+        if not set(regions.values()) & set(self._warmup):
+            return CastOnce(model)
+        assert isinstance(model, Network)
+        return NetworkInParts(model, lambda part, span: self._part(part, span, regions[part]))
 
     def loss(self, loss: nn.Module) -> Callable[..., Any]:
         """Assignment and losses with their backward pass, called as the loss; what it returns are copies."""
@@ -68,9 +83,9 @@ class Recorder:
 
     def outcomes(self) -> dict[str, Mapping[str, str | int | float]]:
         """What happened, by row of the plan; parts of one option are added up."""
-        merged: dict[str, Account] = {}
+        merged = {name: Account() for name in self._warmup}
         for region in self._regions:
-            merged[region.name] = _sum(merged[region.name], region.account) if region.name in merged else region.account
+            merged[region.name] = _sum(merged[region.name], region.account)
         return {f"capture.{name}": account.as_outcome() for name, account in merged.items()}
 
     def close(self) -> None:
@@ -80,6 +95,9 @@ class Recorder:
         if self._optimizer is not None:
             vars(self._optimizer).pop("run_part", None)
             self._optimizer = None
+
+    def _part(self, part: str, span: Span, name: str) -> Callable[..., Any]:
+        return self._function(name, span, CastOnce(span), part=part, gradients=self._gradients)
 
     def _function(
         self, name: str, module: nn.Module, function: Callable[..., Any], **settings: Any
@@ -110,8 +128,13 @@ def _sum(one: Account, other: Account) -> Account:
         recordings=one.recordings + other.recordings,
         replays=one.replays + other.replays,
         native_calls=one.native_calls + other.native_calls,
-        native_reason=one.native_reason or other.native_reason,
+        native_reason=_joined(one.native_reason, other.native_reason),
         setup_seconds=one.setup_seconds + other.setup_seconds,
         reserved_mib=one.reserved_mib + other.reserved_mib,
-        retired=one.retired or other.retired,
+        retired=_joined(one.retired, other.retired),
     )
+
+
+def _joined(one: str, other: str) -> str:
+    """Reasons of two, each told once."""
+    return "; ".join(dict.fromkeys(reason for reason in (*one.split("; "), other) if reason))

@@ -62,10 +62,12 @@ class Region:
         tape: records.
         device: of the step.
         warmup: calls before a recording.
+        part: which of those that the option records, for messages; empty: the only one.
     """
 
-    def __init__(self, name: str, tape: Tape, *, device: torch.device, warmup: int) -> None:
+    def __init__(self, name: str, tape: Tape, *, device: torch.device, warmup: int, part: str = "") -> None:
         self.name = name
+        self.part = part
         self.account = Account()
         self.tape = tape
         self.device = device
@@ -87,11 +89,9 @@ class Region:
         """Give the recording up for the rest of the fit, once, with a warning."""
         if self.ended:
             return
-        self._give_up(reason)
-        warn_user(
-            f"capture={self.name}: {reason}; the recording was given up, the rest of this run computes that part "
-            "without it"
-        )
+        reason += f" ({self.part})" if self.part else ""
+        self.give_up(reason)
+        _warn(self.name, reason)
 
     def close(self) -> None:
         """End with the fit."""
@@ -120,10 +120,10 @@ class Region:
             with _random_state_kept(self.device):
                 yield
         except torch.OutOfMemoryError:
-            self._give_up("recording failed: out of memory")
+            self.give_up("recording failed: out of memory")
             raise
         except Exception as error:
-            self._give_up(f"recording failed: {type(error).__name__}")
+            self.give_up(f"recording failed: {type(error).__name__}")
             first = (str(error).strip().splitlines() or [""])[0]
             raise RunError(
                 f"Recording {self.name} (capture={self.name}) failed: {type(error).__name__}: {first} "
@@ -134,9 +134,25 @@ class Region:
         self.account.setup_seconds += time.perf_counter() - began
         self.account.reserved_mib += max(0, self.tape.reserved() - reserved) / MIB
 
-    def _give_up(self, reason: str) -> None:
+    def give_up(self, reason: str) -> None:
+        """Record and replay no more, without a word."""
         self.account.retired = reason
         self.release()
+
+
+def retire_together(regions: Iterable[Region], reason: str) -> None:
+    """Give recordings up for the rest of the fit for a reason that they share, with one warning an option."""
+    lasting = [region for region in regions if not region.ended]
+    for region in lasting:
+        region.give_up(reason)
+    for name in dict.fromkeys(region.name for region in lasting):
+        _warn(name, reason)
+
+
+def _warn(name: str, reason: str) -> None:
+    warn_user(
+        f"capture={name}: {reason}; the recording was given up, the rest of this run computes that part without it"
+    )
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, is_dataclass
 from types import NoneType
 
@@ -18,11 +18,13 @@ class ModuleWatch:
 
     Args:
         module: everything below it is watched too.
+        without: what is below these is not.
     """
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, *, without: Iterable[nn.Module] = ()) -> None:
         # Looked at in every step: the dictionaries themselves stay, what is in them may change.
-        modules = list(module.modules())
+        elsewhere = {id(m) for other in without for m in other.modules()}
+        modules = [m for m in module.modules() if id(m) not in elsewhere]
         self._own = [m.__dict__ for m in modules]
         self._children = [m._modules for m in modules if m._modules]
         self._hooks = [m.__dict__[hooks] for m in modules for hooks in HOOKS]
@@ -45,7 +47,7 @@ class ModuleWatch:
         hooked = global_hooks._has_any_global_hook()  # type: ignore[no-untyped-call]
         return (
             [id(child) for children in self._children for child in children.values()],
-            [own["training"] for own in self._own],
+            [own.get("training") for own in self._own],  # a span has none of its own
             hooked or any(self._hooks),
             any("forward" in own for own in self._own),
             [t.requires_grad for t in tensors],

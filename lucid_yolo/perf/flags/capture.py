@@ -17,7 +17,8 @@ from lucid_yolo.perf.rules import Facts, Kind, Rule, Stage
 
 NORM_TORCH = (2, 9)  # first release whose final build splits clipping into a norm and a scaling
 SUMMARIES = {
-    "network": "Replays forward and backward of the network.",
+    "network": "Replays forward and backward of the network (segment: of backbone and neck).",
+    "heads": "Replays forward and backward of each group of predictions of the segmentation head.",
     "loss": "Replays assignment and losses, forward and backward.",
     "gradient_norm": "Replays the norm of all gradients and the clipping by it.",
     "orthogonalization": "Replays the orthogonalization of MuSGD's matrices.",
@@ -178,29 +179,49 @@ def _optimizer_rules(region: str) -> tuple[Rule, ...]:
     )
 
 
-RULES: dict[str, tuple[Rule, ...]] = {
-    "network": (
-        _not_compiled("network"),
-        _needs_cuda("network"),
-        *_module_rules("network", lambda live: live.network),
+def _network_rules(region: str, frozen: Callable[[LiveFacts], tuple[str, ...]]) -> tuple[Rule, ...]:
+    return (
+        _not_compiled(region),
+        _needs_cuda(region),
+        *_module_rules(region, lambda live: live.network),
         _setup(
-            "network",
+            region,
             "frozen-part",
-            lambda live: live.network.frozen,
+            frozen,
             "records the backward pass through every part, and not one parameter of {found} is trainable",
         ),
         _setup(
-            "network",
+            region,
             "shared-parameters",
             lambda live: live.network.shared,
             "gives each parameter a gradient of its own, and {found} lie in the memory of others",
         ),
         _setup(
-            "network",
+            region,
             "parameters",
             lambda live: live.network.misfits,
             "needs parameters that are dense float32 tensors of the device, and found {found}",
         ),
+    )
+
+
+def _needs_segment(region: str) -> Rule:
+    return _rule(
+        region,
+        "needs-segment",
+        stage=Stage.CONFIG,
+        kind=Kind.REFUSE,
+        applies=lambda facts: facts.config.task.name != "segment",
+        sentence=f"capture={region} records the groups of predictions of task=segment, the task is "
+        f"{{config.task.name}}, and capture=network records its head; leave {region} out of capture",
+    )
+
+
+RULES: dict[str, tuple[Rule, ...]] = {
+    "network": _network_rules("network", lambda live: live.network.frozen),
+    "heads": (
+        _needs_segment("heads"),
+        *_network_rules("heads", lambda live: tuple(part for part in live.network.frozen if part == "head")),
     ),
     "loss": (
         _not_compiled("loss"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
@@ -42,6 +42,7 @@ class DetectTask:
 
     name: TaskName = TaskName.DETECT
     labels: LabelKind = LabelKind.BOXES
+    regions: Mapping[str, str] = field(default_factory=dict)
     part_names: tuple[str, ...] = PART_NAMES
     metric_names: tuple[str, ...] = ("box_ap", "box_ap50")
     primary: str = "box_ap"

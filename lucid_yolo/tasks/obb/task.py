@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
@@ -40,6 +40,7 @@ class ObbTask:
 
     name: TaskName = TaskName.OBB
     labels: LabelKind = LabelKind.CORNERS
+    regions: Mapping[str, str] = field(default_factory=dict)
     part_names: tuple[str, ...] = PART_NAMES
     metric_names: tuple[str, ...] = ("rotated_ap", "rotated_ap50")
     primary: str = "rotated_ap"

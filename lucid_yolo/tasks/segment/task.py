@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
@@ -40,6 +40,12 @@ class SegmentTask:
 
     name: TaskName = TaskName.SEGMENT
     labels: LabelKind = LabelKind.POLYGONS
+    regions: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "trunk": "network",
+            **dict.fromkeys(("boxes", "coefficients", "fusion", "prototypes", "semantic"), "heads"),
+        }
+    )
     part_names: tuple[str, ...] = PART_NAMES
     metric_names: tuple[str, ...] = ("mask_ap", "mask_ap50", "box_ap", "box_ap50")
     primary: str = "mask_ap"

@@ -1,17 +1,20 @@
-"""A detector's step from its parts, as the training module calls them: eager or with some of them recorded."""
+"""A training step from its parts, as the training module calls them: eager or with some of them recorded."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import cache
 
 import torch
 from torch import Tensor
 
 from lucid_yolo.config.compose import compose, to_root
+from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.data.batch import Targets
-from lucid_yolo.data.labels.base import spec_without_data
+from lucid_yolo.data.empty import empty_targets
 from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.optim.build import build_optimizer
 from lucid_yolo.optim.clip import clip_gradients
@@ -20,8 +23,7 @@ from lucid_yolo.perf.capture.recorder import Recorder
 from lucid_yolo.perf.capture.tape import Tape
 from lucid_yolo.perf.objective import Objective
 from lucid_yolo.tasks import get_task
-
-CLASSES = 3
+from tests.perf.capture.workloads import CLASSES, WORKLOADS
 
 
 def make_targets(boxes: Sequence[Sequence[float]], *, rows: int, batch: int, device: torch.device) -> Targets:
@@ -49,11 +51,18 @@ def draw_targets(seed: int, count: int, *, rows: int, batch: int, size: int, dev
     return make_targets(torch.cat((corner, corner + side), 1).tolist(), rows=rows, batch=batch, device=device)
 
 
+@cache
+def compose_once(overrides: tuple[str, ...]) -> RootConfig:
+    """The configuration of every rig with these overrides; a rig has a copy."""
+    return to_root(compose(overrides))
+
+
 class Rig:
-    """One model with its loss, optimizer and average."""
+    """One network with its loss, optimizer and average."""
 
     def __init__(
         self,
+        workload: str = "detect",
         *,
         device: str = "cpu",
         size: int = 64,
@@ -63,13 +72,13 @@ class Rig:
     ) -> None:
         self.device = torch.device(device)
         self.size, self.batch, self.precision = size, batch, precision
-        self.config = to_root(compose(overrides))
+        self.config = copy.deepcopy(compose_once(tuple(overrides)))
+        self.labels = get_task(self.config.task.name).labels
         torch.manual_seed(0)
-        task = get_task(self.config.task.name)
-        self.spec = spec_without_data(task.labels, CLASSES)
-        model = task.build_model(self.config.model, self.spec).to(self.device, memory_format=torch.channels_last)
-        self.model = model.train()
-        self.loss = task.build_loss(self.config.task, self.spec, size).to(self.device)
+        made = WORKLOADS[workload](self.config, size)
+        self.regions, self.spec = made.regions, made.spec
+        self.model = made.network.to(self.device, memory_format=torch.channels_last).train()
+        self.loss = made.loss.to(self.device)
         self.optimizer = build_optimizer(self.model, self.config.optimizer, self.loss)
         self.parameters = [*self.model.parameters(), *self.loss.parameters()]
         self.optimizer.update_allowed = torch.ones((), dtype=torch.bool, device=self.device)
@@ -83,7 +92,7 @@ class Rig:
         self.recorder = Recorder(
             tape, device=self.device, parameters=self.parameters, warmup=dict.fromkeys(names, warmup)
         )
-        self.objective = Objective(self.recorder.network(self.model), self.recorder.loss(self.loss))
+        self.objective = Objective(self.recorder.network(self.model, self.regions), self.recorder.loss(self.loss))
         self.clip = self.recorder.clip(clip_gradients)
         self.recorder.attach(self.optimizer)
         return self.recorder
@@ -94,14 +103,22 @@ class Rig:
         return images.to(self.device, memory_format=torch.channels_last)
 
     def targets(self, seed: int, count: int = 5, rows: int = 16) -> Targets:
-        targets = draw_targets(seed, count, rows=rows, batch=self.batch, size=self.size, device=self.device)
-        if self.spec.keypoints is None:
-            return targets
-        middle = (
-            ((targets.boxes[:, :2] + targets.boxes[:, 2:]) / 2).unsqueeze(1).expand(-1, len(self.spec.keypoints), -1)
-        )
-        learned = (torch.arange(len(self.spec.keypoints), device=self.device) % 3 > 0).float()
-        return replace(targets, keypoints=torch.cat((middle, learned.view(1, -1, 1).expand(rows, -1, -1)), -1))
+        drawn = draw_targets(seed, count, rows=rows, batch=self.batch, size=self.size, device=self.device)
+        empty = empty_targets(self.labels, self.spec, rows=rows, image_size=self.size)
+        center, side = (drawn.boxes[:, :2] + drawn.boxes[:, 2:]) / 2, drawn.boxes[:, 2:] - drawn.boxes[:, :2]
+        found: dict[str, Tensor] = {}
+        if empty.masks is not None:
+            generator = torch.Generator().manual_seed(seed)
+            masks = torch.randint(0, 256, empty.masks.shape, generator=generator, dtype=torch.uint8)
+            found["masks"] = masks.to(self.device) * drawn.valid.view(-1, 1, 1)
+        if empty.keypoints is not None:
+            points = empty.keypoints.shape[1]
+            learned = (torch.arange(points, device=self.device) % 3 > 0).float().view(1, -1, 1).expand(rows, -1, 1)
+            found["keypoints"] = torch.cat((center.unsqueeze(1).expand(-1, points, -1), learned), -1)
+        if empty.rotated is not None:
+            angle = torch.arange(rows, device=self.device) / rows
+            found["rotated"] = torch.cat((center, side.sort(-1, descending=True)[0], angle.unsqueeze(-1)), -1)
+        return replace(drawn, **found)
 
     def gradients(self, seed: int, targets: Targets | None = None, *, share: float = 1.0) -> Tensor:
         """Forward and backward pass; returns the total."""

@@ -58,8 +58,8 @@ class OperatorTape(CallTape):
     def record(self, function: Callable[[], Sequence[Tensor]]) -> Track:
         with _Listener() as heard:
             outputs = [output.detach() for output in function()]
-        for output in outputs:  # a graph has computed nothing yet
-            output.fill_(float("nan") if output.is_floating_point() else 0)
+        for output in outputs:  # a graph has computed nothing yet; autograd hears nothing of a replay either
+            output.data.fill_(float("nan") if output.is_floating_point() else 0)
 
         def replay() -> None:
             with torch.no_grad(), torch.autocast("cpu", enabled=False):

@@ -164,12 +164,12 @@ def test_what_was_accumulated_is_added_where_something_is_written() -> None:
     parameters = [torch.zeros(2, requires_grad=True) for _ in range(4)]
     places = GradientPlaces(parameters)
     home, away, new, unwritten = parameters
-    assert places.set_aside() is None
+    assert places.set_aside((0, 1, 2)) is None
     for _ in range(2):  # the second time in memory that is there
         home.grad = places.places[0].fill_(1.0)
         away.grad, new.grad, unwritten.grad = torch.full((2,), 2.0), None, torch.full((2,), 3.0)
         kept = unwritten.grad
-        before = places.set_aside()
+        before = places.set_aside((0, 1, 2))
         for i, place in enumerate(places.places[:3]):
             place.fill_(10.0 * (i + 1))
         places.hand_out((0, 1, 2), before)
@@ -182,7 +182,25 @@ def test_written_places_without_an_earlier_gradient_are_handed_out_as_they_are()
     parameters = [torch.zeros(2, requires_grad=True) for _ in range(2)]
     places = GradientPlaces(parameters)
     parameters[1].grad = torch.ones(2)
-    before = places.set_aside()
+    before = places.set_aside((0,))
+    assert before is None
     places.places[0].fill_(5.0)
     places.hand_out((0,), before)
     assert [p.grad[0].item() for p in parameters] == [5.0, 1.0]
+
+
+def test_parts_that_write_in_turn_leave_what_others_wrote() -> None:
+    parameters = [torch.zeros(2, requires_grad=True) for _ in range(5)]
+    places = GradientPlaces(parameters)
+    native = parameters[3]  # lies between those of a part, and is computed without a recording
+    native.grad = torch.full((2,), 7.0)
+    kept = native.grad
+    for times in (1, 2):
+        for written, value in (((2, 4), 1.0), ((1,), 10.0), ((0,), 100.0)):
+            before = places.set_aside(written)
+            assert (before is None) == (times == 1)
+            for i in written:
+                places.places[i].fill_(value)
+            places.hand_out(written, before)
+        assert [p.grad[0].item() for p in parameters] == [100.0 * times, 10.0 * times, times, 7.0, times]
+        assert native.grad is kept

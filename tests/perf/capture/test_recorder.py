@@ -4,42 +4,21 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Iterator
 
 import pytest
 import torch
 from torch import nn
 
 from lucid_yolo.config.errors import RunError
-from lucid_yolo.config.regions import REGIONS
-from lucid_yolo.engine.environment import numeric_settings
+from lucid_yolo.config.regions import OF_EVERY_TASK, REGIONS
 from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.optim.clip import clip_gradients
 from lucid_yolo.perf.capture.region import MAX_RECORDINGS
-from lucid_yolo.perf.capture.tape import CudaTape, Tape
+from tests.perf.capture.machine import Machine
 from tests.perf.capture.rig import Rig, assert_equal
-from tests.perf.capture.tapes import CallTape, OperatorTape
+from tests.perf.capture.tapes import CallTape
 
-SUBSETS = [*((name,) for name in REGIONS), REGIONS[:2], REGIONS[2:], REGIONS]
-
-
-class Machine:
-    """Where the tests of this module run."""
-
-    def __init__(self, device: str) -> None:
-        self.device = device
-
-    def rig(self) -> Rig:
-        return Rig(device=self.device)
-
-    def tape(self) -> Tape:
-        return OperatorTape() if self.device == "cpu" else CudaTape(torch.device(self.device))
-
-
-@pytest.fixture(scope="module", params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
-    with numeric_settings(deterministic="strict", cuda=request.param == "cuda"):
-        yield Machine(request.param)
+SUBSETS = [*((name,) for name in OF_EVERY_TASK), OF_EVERY_TASK[:2], OF_EVERY_TASK[2:], OF_EVERY_TASK]
 
 
 def run(rig: Rig, steps: int = 4) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -69,8 +48,8 @@ def test_recorded_steps_equal_eager_ones_bit_for_bit(machine: Machine, names, ea
 
 
 def test_recorded_steps_in_low_precision_equal_eager_ones(machine: Machine) -> None:
-    eager, rig = (Rig(device=machine.device, precision="bf16-mixed") for _ in range(2))
-    recorder = rig.record(machine.tape(), *REGIONS)
+    eager, rig = (machine.rig(precision="bf16-mixed") for _ in range(2))
+    recorder = rig.record(machine.tape(), *OF_EVERY_TASK)
     for one, other in zip(run(rig), run(eager), strict=True):
         assert torch.equal(one[0], other[0])
         assert torch.equal(one[1], other[1])
@@ -78,21 +57,38 @@ def test_recorded_steps_in_low_precision_equal_eager_ones(machine: Machine) -> N
     assert recorder.outcomes()["capture.network"]["native_calls"] == 0
 
 
-@pytest.mark.parametrize("names", [("loss",), REGIONS], ids="+".join)
-def test_a_loss_with_parameters_trains_as_an_eager_one(machine: Machine, names) -> None:
-    eager, rig = (Rig(device=machine.device, overrides=["task=keypoints"]) for _ in range(2))
+OF_TASKS = {
+    "segment": [("network",), ("heads",), ("network", "heads"), ("loss",), REGIONS],
+    "keypoints": [("network",), ("loss",), OF_EVERY_TASK],
+    "obb": [("network",), ("loss",), OF_EVERY_TASK],
+}
+
+
+@pytest.mark.parametrize(
+    ("task", "names"), [(task, names) for task, subsets in OF_TASKS.items() for names in subsets], ids=str
+)
+def test_recorded_steps_of_every_task_equal_eager_ones(machine: Machine, task: str, names: tuple[str, ...]) -> None:
+    eager, rig = (Rig(device=machine.device, overrides=[f"task={task}"]) for _ in range(2))
     recorder = rig.record(machine.tape(), *names)
-    for one, other in zip(run(rig), run(eager), strict=True):
+    for one, other in zip(run(rig, 3), run(eager, 3), strict=True):
         assert torch.equal(one[0], other[0])
         assert torch.equal(one[1], other[1])
     assert_equal(rig.state(), eager.state())
+    outcomes = recorder.outcomes()
+    assert set(outcomes) == {f"capture.{name}" for name in names}
+    assert all(outcome["native_calls"] == 0 and outcome["recordings"] > 0 for outcome in outcomes.values())
+
+
+def test_a_loss_with_parameters_has_trained_them(machine: Machine) -> None:
+    rig = Rig(device=machine.device, overrides=["task=keypoints"])
+    rig.record(machine.tape(), "loss")
+    run(rig, 2)
     assert rig.state()["loss.flow.couplings.0.net.4.weight"].abs().sum() > 0  # it starts at zero
-    assert recorder.outcomes()["capture.loss"]["native_calls"] == 0
 
 
 def test_accumulated_gradients_are_those_of_eager_training(machine: Machine) -> None:
     eager, rig = machine.rig(), machine.rig()
-    rig.record(machine.tape(), *REGIONS)
+    rig.record(machine.tape(), *OF_EVERY_TASK)
     for _ in range(2):
         for one in (eager, rig):
             for seed in range(3):
@@ -214,7 +210,7 @@ def test_changed_rules_of_the_assignment_retire_the_loss(machine: Machine) -> No
 
 def test_a_new_weight_of_the_branches_reaches_the_recording(machine: Machine) -> None:
     eager, rig = machine.rig(), machine.rig()
-    rig.record(machine.tape(), *REGIONS)
+    rig.record(machine.tape(), *OF_EVERY_TASK)
     for epoch in range(3):
         for one in (eager, rig):
             one.loss.set_epoch(epoch, 3)
@@ -251,7 +247,7 @@ def test_a_failing_recording_puts_everything_back_and_names_the_flag() -> None:
             function()
             raise RuntimeError("operation not permitted when stream is capturing")
 
-    for name in REGIONS:
+    for name in OF_EVERY_TASK:
         rig = Rig()
         rig.record(Breaks(), name)
         before = rig.state()
@@ -313,7 +309,7 @@ def test_another_ceiling_of_the_norm_is_recorded_anew_and_none_is_native(machine
 
 def test_skipped_update_is_skipped_in_the_recording(machine: Machine) -> None:
     eager, rig = machine.rig(), machine.rig()
-    rig.record(machine.tape(), *REGIONS)
+    rig.record(machine.tape(), *OF_EVERY_TASK)
     for step in range(4):
         for one in (eager, rig):
             one.optimizer.update_allowed.fill_(step != 2)
@@ -323,7 +319,7 @@ def test_skipped_update_is_skipped_in_the_recording(machine: Machine) -> None:
 
 def test_copies_are_not_recorded(machine: Machine) -> None:
     rig = machine.rig()
-    rig.record(machine.tape(), *REGIONS)
+    rig.record(machine.tape(), *OF_EVERY_TASK)
     rig.step(0)
     copied = copy.deepcopy(rig.objective)
     assert type(copied._network) is CastOnce
@@ -335,7 +331,7 @@ def test_copies_are_not_recorded(machine: Machine) -> None:
 
 def test_closed_recordings_compute_natively(machine: Machine) -> None:
     eager, rig = machine.rig(), machine.rig()
-    recorder = rig.record(machine.tape(), *REGIONS)
+    recorder = rig.record(machine.tape(), *OF_EVERY_TASK)
     eager.step(0), rig.step(0)
     recorder.close()
     eager.step(1), rig.step(1)
@@ -379,7 +375,7 @@ def replace_move(rig: Rig) -> None:
     rig.optimizer.move = move_twice
 
 
-@pytest.mark.parametrize("names", [("gradient_norm",), ("updates",), REGIONS], ids="+".join)
+@pytest.mark.parametrize("names", [("gradient_norm",), ("updates",), OF_EVERY_TASK], ids="+".join)
 @pytest.mark.parametrize(
     ("before", "during"), [(freeze, thaw), (hold_back, add_the_rest), (None, move_memory), (None, replace_move)]
 )
@@ -418,7 +414,7 @@ def test_closed_recordings_leave_nothing_on_the_optimizer(machine: Machine) -> N
 
 def test_recorded_parts_are_pickled_as_what_they_stand_for(machine: Machine) -> None:
     rig = machine.rig()
-    rig.record(machine.tape(), *REGIONS)
+    rig.record(machine.tape(), *OF_EVERY_TASK)
     rig.step(0)
     network = pickle.loads(pickle.dumps(rig.objective))._network
     assert type(network) is CastOnce
