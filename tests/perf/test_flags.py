@@ -18,6 +18,7 @@ def test_flags_of_the_package():
     assert [flag.key for flag in find_flags()] == [
         "cache",
         "capture.network",
+        "capture.heads",
         "capture.loss",
         "capture.gradient_norm",
         "capture.orthogonalization",
