@@ -8,6 +8,7 @@ k candidates.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -16,6 +17,9 @@ from torch import Tensor
 from lucid_yolo.config.schema import AssignerConfig
 from lucid_yolo.data.batch import Targets
 from lucid_yolo.ops.boxes import box_area
+
+CandidateTest = Callable[[Tensor, Targets, AssignerConfig], Tensor]
+"""Says, (T, A) bool, which anchor centres (A, 2) are candidates of which objects; padding rows have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +37,39 @@ class Assignment:
     weight: Tensor
 
 
+def inside_boxes(centers: Tensor, targets: Targets, config: AssignerConfig) -> Tensor:
+    """Tell which anchor centres lie in which objects, edges included.
+
+    Small sides are widened about the middle of the object, for this test only.
+
+    Args:
+        centers: (A, 2) anchor centres in pixels.
+        targets: packed objects, T rows.
+        config: the small-target rule.
+
+    Returns:
+        (T, A) bool, False in padding rows.
+    """
+    low, high = targets.boxes.unsqueeze(1).chunk(2, -1)
+    middle, small = (low + high) / 2, high - low < config.small_side
+    low = torch.where(small, middle - config.small_reference / 2, low)
+    high = torch.where(small, middle + config.small_reference / 2, high)
+    in_x, in_y = ((centers >= low) & (centers <= high)).unbind(-1)
+    return in_x & in_y & targets.valid.unsqueeze(-1)
+
+
 @torch.no_grad()
 def task_aligned_assignment(
-    logits: Tensor, boxes: Tensor, centers: Tensor, targets: Targets, config: AssignerConfig
+    logits: Tensor,
+    boxes: Tensor,
+    centers: Tensor,
+    targets: Targets,
+    config: AssignerConfig,
+    candidates: CandidateTest = inside_boxes,
 ) -> Assignment:
     """Assign anchors to objects.
 
-    An anchor is a candidate of an object when its centre lies in it (edges included). Of those an object takes the k
+    An anchor is a candidate of an object when its centre lies in it. Of those an object takes the k
     with the largest ``t = s^alpha * u^beta``: s is the probability of its class, u the IoU of the decoded box with
     it. An anchor that several objects took stays with the largest t (equal: the lowest row); in the one-to-one branch
     an object then keeps its best anchor alone. The weight is ``t * max u / max t``, maxima over the object's anchors.
@@ -52,13 +82,14 @@ def task_aligned_assignment(
         centers: (A, 2) anchor centres in pixels.
         targets: packed objects, T rows; padding rows take part in nothing.
         config: exponents, numbers of candidates and the small-target rule.
+        candidates: when a centre lies in an object.
 
     Returns:
         The assignment, weights in the dtype of the inputs.
     """
     _, batch, count, _ = logits.shape
     rows = targets.valid.shape[0]
-    candidate = _inside(centers, targets, config)
+    candidate = candidates(centers, targets, config)
     quality = _packed_iou(boxes, targets)
     metric = _class_probability(logits, targets).pow_(config.alpha).mul_(quality.pow(config.beta))
     metric = torch.where(candidate, metric, -1.0)
@@ -84,16 +115,6 @@ def task_aligned_assignment(
     shape = (2, batch, count)
     positive = owner < rows
     return Assignment(positive.view(shape), torch.where(positive, owner, 0).view(shape), spread.view(shape))
-
-
-def _inside(centers: Tensor, targets: Targets, config: AssignerConfig) -> Tensor:
-    """(T, A) bool: the centre lies in the object, whose small sides are widened for this test only."""
-    low, high = targets.boxes.unsqueeze(1).chunk(2, -1)
-    middle, small = (low + high) / 2, high - low < config.small_side
-    low = torch.where(small, middle - config.small_reference / 2, low)
-    high = torch.where(small, middle + config.small_reference / 2, high)
-    in_x, in_y = ((centers >= low) & (centers <= high)).unbind(-1)
-    return in_x & in_y & targets.valid.unsqueeze(-1)
 
 
 def _packed_iou(boxes: Tensor, targets: Targets) -> Tensor:

@@ -12,7 +12,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,8 @@ from lucid_yolo.bench.record import environment, write_record
 from lucid_yolo.config.compose import compose, to_root
 from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.data.batch import Targets
-from lucid_yolo.data.labels.base import LabelSpec
+from lucid_yolo.data.empty import empty_targets
+from lucid_yolo.data.labels.base import spec_without_data
 from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.ops.images import scale_images
 from lucid_yolo.optim.build import build_optimizer
@@ -66,16 +67,20 @@ class StepRig:
         self.device = torch.device(workload.device)
         self.memory_format = torch.channels_last
         task = get_task(config.task.name)
-        model = task.build_model(config.model, LabelSpec(workload.classes))
+        spec = spec_without_data(task.labels, workload.classes)
+        model = task.build_model(config.model, spec)
         self.model: nn.Module = model.to(self.device, memory_format=self.memory_format)  # type: ignore[call-overload]
         self.model.train()
         self.network = CastOnce(self.model)
-        self.loss = task.build_loss(config.task, LabelSpec(workload.classes), workload.size).to(self.device)
-        self.optimizer = build_optimizer(self.model, config.optimizer)
+        self.loss = task.build_loss(config.task, spec, workload.size).to(self.device)
+        self.optimizer = build_optimizer(self.model, config.optimizer, self.loss)
         self.parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
         self.ema = Ema(self.model, decay=config.trainer.ema.decay, ramp=config.trainer.ema.ramp).to(self.device)
         self.clip_norm = config.trainer.clip_norm
-        self.images, self.targets = make_batch(workload, self.device)
+        self.images, targets = make_batch(workload, self.device)
+        labels = empty_targets(task.labels, spec, rows=len(targets.valid), image_size=workload.size)
+        drawn = {name: getattr(targets, name) for name in ("image_index", "classes", "boxes", "valid")}
+        self.targets = replace(labels.to(self.device), **drawn)
 
     def autocast(self) -> AbstractContextManager[object]:
         """The arithmetic of forward and loss."""
@@ -131,8 +136,7 @@ def make_batch(workload: Workload, device: torch.device) -> tuple[Tensor, Target
     classes = torch.zeros(rows, dtype=torch.int64)
     classes[:count] = torch.randint(0, workload.classes, (count,), generator=generator)
     targets = Targets(image_index=image_index, classes=classes, boxes=boxes, valid=torch.arange(rows) < count)
-    on_device = Targets(**{name: getattr(targets, name).to(device) for name in Targets.__slots__})
-    return images.to(device), on_device
+    return images.to(device), targets.to(device)
 
 
 def measure(workload: Workload, config: RootConfig, *, warmup: int = 8, steps: int = 40) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from lucid_yolo.data.image import image_header, read_image
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.labels.base import LabelKind
 from lucid_yolo.data.readers import read_split
-from lucid_yolo.data.readers.matching import class_mismatch, shared_images
+from lucid_yolo.data.readers.matching import class_mismatch, keypoint_mismatch, shared_images
 from lucid_yolo.data.readers.problems import LabelError, counted
 from lucid_yolo.data.readers.settings import SPLITS
 
@@ -164,7 +164,7 @@ def check_data(config: DataConfig, labels: LabelKind = LabelKind.BOXES) -> DataR
             refused.append(RefusedSplit(split, _decode_all(known.images, config.exif_orientation)))
     if len(indices) == len(SPLITS):
         train, val = indices
-        problems |= dict.fromkeys(class_mismatch(train, val), 1)
+        problems |= dict.fromkeys((*class_mismatch(train, val), *keypoint_mismatch(train, val)), 1)
         indices[1] = replace(val, notes=val.notes + shared_images(train, val))
     reports = tuple(_report(index, config.exif_orientation) for index in indices)
     return DataReport(reports, tuple(refused), problems, config.exif_orientation)

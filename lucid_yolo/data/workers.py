@@ -9,12 +9,14 @@ from types import FrameType
 import cv2
 import torch
 
+from lucid_yolo.data.batch import Targets
+from lucid_yolo.data.empty import bytes_of
+
 PREFETCH = 2
 """Batches that each worker keeps ready."""
 _MOST = 8
 _SHM_SHARE = 2  # half of what is free
 _GIB = 1024**3
-_BYTES_A_ROW = 8 + 8 + 16 + 1
 _BYTES_AN_IMAGE = 12 + 8
 
 
@@ -33,15 +35,15 @@ class WorkerChoice:
     note: str | None = None
 
 
-def batch_bytes(*, batch_size: int, image_size: int, rows: int) -> int:
+def batch_bytes(*, batch_size: int, image_size: int, targets: Targets) -> int:
     """Shared memory that one batch takes on its way to the main process: images, targets, gains, indices.
 
     Args:
         batch_size: images.
         image_size: side of the canvas in pixels.
-        rows: target rows.
+        targets: target rows of a usual batch, see ``empty_targets``.
     """
-    return batch_size * (3 * image_size * image_size + _BYTES_AN_IMAGE) + rows * _BYTES_A_ROW
+    return batch_size * (3 * image_size * image_size + _BYTES_AN_IMAGE) + bytes_of(targets)
 
 
 def choose_num_workers(

@@ -79,7 +79,7 @@ class TrainingModule(L.LightningModule):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Build the optimizer; the schedule is a pure function of the step, see ``on_train_batch_start``."""
-        return build_optimizer(self.model, self.config.optimizer)
+        return build_optimizer(self.model, self.config.optimizer, self.loss)
 
     def on_fit_start(self) -> None:
         """Put the buffers of the loop on the device."""

@@ -38,6 +38,7 @@ class Prediction:
         detections: best first.
         class_names: one name a class.
         category_ids: the training data's own id of each class.
+        skeleton: pairs of key points that a line joins in the overlay.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Prediction:
     detections: Detections
     class_names: tuple[str, ...]
     category_ids: tuple[int, ...]
+    skeleton: tuple[tuple[int, int], ...] = ()
 
     def __repr__(self) -> str:
         height, width = self.pixels.shape[:2]
@@ -56,7 +58,7 @@ class Prediction:
         """Draw the detections on a copy of the picture, (H, W, 3) uint8 RGB."""
         from lucid_yolo.viz.draw import draw_detections  # noqa: PLC0415 - only who draws needs it
 
-        return draw_detections(self.pixels, self.detections, self.class_names)
+        return draw_detections(self.pixels, self.detections, self.class_names, skeleton=self.skeleton)
 
     def show(self) -> None:
         """Show the overlay: inline in a notebook, in a viewer elsewhere."""
@@ -75,7 +77,7 @@ class Prediction:
             display(picture)  # type: ignore[no-untyped-call]
 
     def records(self) -> list[dict[str, Any]]:
-        """Plain records: file, class, score, box as left, top, width, height in pixels."""
+        """Plain records: file, class, score, box as left, top, width, height in pixels, and what else was found."""
         return detection_records(self.name, self.detections, self.class_names, self.category_ids)
 
     def __len__(self) -> int:
@@ -108,13 +110,14 @@ def predict(config: PredictConfig) -> Predictions:
     out = claim_output(resolve_user_path(config.out)) if config.out is not None else None
     stems = output_stems([source.name for source in sources])
     info = trained.info
+    skeleton = () if info.spec.keypoints is None else info.spec.keypoints.skeleton
     found = []
     pictures = _readable(sources, trained.exif_orientation)
     while chunk := list(islice(pictures, config.batch_size)):
         detections = detect(trained, [pixels for _, pixels in chunk], decode=config.decode)
         for (position, pixels), one in zip(chunk, detections, strict=True):
             kept = one.above(config.confidence)
-            prediction = Prediction(sources[position].name, pixels, kept, info.class_names, info.category_ids)
+            prediction = Prediction(sources[position].name, pixels, kept, info.class_names, info.category_ids, skeleton)
             found.append(prediction)
             if out is not None:
                 _write(out, stems[position], prediction, config.save)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lucid_yolo.config.schema import RootConfig
+from lucid_yolo.config.schema import KeypointTaskConfig, RootConfig
 from lucid_yolo.data.cache import cache_exists
+from lucid_yolo.data.empty import empty_targets
 from lucid_yolo.data.index import SplitIndex
+from lucid_yolo.data.keypoint_settings import configured, with_keypoints
 from lucid_yolo.data.readers import read_splits
 from lucid_yolo.data.statistics import target_rows
 from lucid_yolo.data.transforms import Transforms
@@ -51,7 +53,7 @@ def read_and_resolve(root: RootConfig) -> Resolved:
     Transforms(root.data.augment.transforms)  # what cannot be built is refused before a directory is claimed
     resolve(root, machine, None)  # what is refused without the data is refused before reading it
     donor = read_donor(root)
-    train, val = read_splits(root.data, get_task(root.task.name).labels)
+    train, val = read_configured(root)
     rows = target_rows(train, root.data)
     workers = choose_workers(root, train, machine, rows=rows)
     facts = data_facts(
@@ -68,6 +70,20 @@ def read_and_resolve(root: RootConfig) -> Resolved:
     return Resolved(plan, train, val, workers, rows, initial)
 
 
+def read_configured(root: RootConfig) -> tuple[SplitIndex, SplitIndex]:
+    """Read both splits; what the task's settings say about their labels wins over what the data says.
+
+    Raises:
+        ConfigError: settings of the reader, or such that do not fit the labels.
+        DataError: the data cannot be read.
+    """
+    train, val = read_splits(root.data, get_task(root.task.name).labels)
+    if isinstance(root.task, KeypointTaskConfig) and train.keypoints is not None:
+        spec = configured(train.keypoints, root.task.keypoints, root.data.augment)
+        return with_keypoints(train, spec), with_keypoints(val, spec)
+    return train, val
+
+
 def choose_workers(config: RootConfig, index: SplitIndex, machine: Machine, *, rows: int) -> WorkerChoice:
     """Choose how many processes prepare training batches.
 
@@ -78,10 +94,11 @@ def choose_workers(config: RootConfig, index: SplitIndex, machine: Machine, *, r
         rows: target rows of a batch.
     """
     data = config.data
+    targets = empty_targets(get_task(config.task.name).labels, index.spec, rows=rows, image_size=data.image_size)
     return choose_num_workers(
         data.num_workers,
         cores=machine.cores,
         free_shm=machine.shm_free,
-        batch_bytes=batch_bytes(batch_size=data.batch_size, image_size=data.image_size, rows=rows),
+        batch_bytes=batch_bytes(batch_size=data.batch_size, image_size=data.image_size, targets=targets),
         batches=-(-len(index) // data.batch_size),
     )

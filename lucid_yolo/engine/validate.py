@@ -1,7 +1,8 @@
 """The verb ``validate``: score a checkpoint on a data set, with a report, predictions and pictures.
 
 Predictions are COCO results with the data set's own image and category ids: ``predictions.json`` and, for a further
-decoder, its suffix in the name. pycocotools reads them as they are.
+decoder, its suffix in the name. pycocotools reads them as they are. Masks and key points have their boxes in a file
+beside: ``predictions_bbox.json``.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from lucid_yolo.config.schema import DataConfig
 from lucid_yolo.config.verbs import ValidateConfig
 from lucid_yolo.data.image import read_image
 from lucid_yolo.data.index import SplitIndex
+from lucid_yolo.data.keypoint_settings import with_keypoints
 from lucid_yolo.data.loader import ValLoader
 from lucid_yolo.data.readers import read_split
 from lucid_yolo.engine.checkpoint import TrainedModel, load_model
@@ -30,9 +32,8 @@ from lucid_yolo.engine.device import choose_device
 from lucid_yolo.engine.evaluate import Evaluation, evaluate
 from lucid_yolo.engine.final import metrics_table, named_metrics
 from lucid_yolo.engine.predict import claim_output
-from lucid_yolo.eval.coco import to_coco_json
 from lucid_yolo.eval.predictions_io import write_json
-from lucid_yolo.eval.recall import recall_at
+from lucid_yolo.eval.results import result_types, to_coco_json
 from lucid_yolo.tasks.base import Decoder
 
 
@@ -71,13 +72,14 @@ def validate(config: ValidateConfig) -> ValidationReport:
     """Score a checkpoint in float32 on one split of a data set, with every decoder.
 
     Raises:
-        RunError: the checkpoint cannot be used, its classes are others, or the output folder is taken.
+        RunError: the checkpoint cannot be used, its classes or key points are others, or the output folder is taken.
         DataError: the data cannot be read.
     """
     trained = load_model(resolve_user_path(config.checkpoint), device=choose_device(config.accelerator))
     data = _data_config(config, trained)
     index = read_split(data, config.split.value, trained.task.labels)
     _check_classes(index, trained)
+    index = _with_keypoints(index, trained)
     out = claim_output(resolve_user_path(config.out)) if config.out is not None else None
     device = next(trained.model.parameters()).device
     task = trained.task
@@ -85,7 +87,8 @@ def validate(config: ValidateConfig) -> ValidationReport:
     found = evaluate(trained.model, task, task.decoders, loader, index, device=device, precision="32-true")
     metrics = named_metrics(task, found)
     details = {
-        d.name: e.metrics.as_dict(index.class_names) | {"recall_50": asdict(recall_at(index, e.detections))}
+        d.name: e.metrics.as_dict(index.class_names)
+        | {name: asdict(recall) for name, recall in task.recalls(index, e.detections).items()}
         for d, e in found.items()
     }
     if out is not None:
@@ -122,6 +125,19 @@ def _check_classes(index: SplitIndex, trained: TrainedModel) -> None:
         )
 
 
+def _with_keypoints(index: SplitIndex, trained: TrainedModel) -> SplitIndex:
+    """The split with spreads and skeleton as in the training."""
+    spec = trained.info.spec.keypoints
+    if spec is None or index.keypoints is None:
+        return index
+    if index.keypoints.names != spec.names:
+        raise RunError(
+            f"checkpoint={trained.path} knows the key points {list(spec.names)}, but {index.source} has "
+            f"{list(index.keypoints.names)}. Validate on data with the same key points in the same order."
+        )
+    return with_keypoints(index, spec)
+
+
 def _write(
     out: Path,
     config: ValidateConfig,
@@ -143,7 +159,11 @@ def _write(
     }
     (out / "report.json").write_text(json.dumps(report, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     for decoder, evaluation in found.items():
-        write_json(out / f"predictions{decoder.suffix}.json", to_coco_json(index, evaluation.detections))
+        main, *others = result_types(evaluation.detections)
+        name = f"predictions{decoder.suffix}"
+        write_json(out / f"{name}.json", to_coco_json(index, evaluation.detections, main))
+        for other in others:
+            write_json(out / f"{name}_{other.value}.json", to_coco_json(index, evaluation.detections, other))
     shown = found[trained.task.decoders[0]]
     write_validation_pictures(
         out,

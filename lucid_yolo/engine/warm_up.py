@@ -18,8 +18,8 @@ from threading import Thread
 import torch
 
 from lucid_yolo.config.schema import RootConfig
-from lucid_yolo.data.batch import Targets
-from lucid_yolo.data.labels.base import LabelSpec
+from lucid_yolo.data.empty import empty_targets
+from lucid_yolo.data.labels.base import spec_without_data
 from lucid_yolo.data.statistics import MIN_ROWS
 from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.perf.machine import describe_machine, find_accelerators
@@ -29,7 +29,7 @@ from lucid_yolo.tasks import get_task
 SWITCH_SECONDS = 5e-4
 """Python's threads wait that long for each other; at its usual 5 ms a step of a thousand calls would stand still."""
 
-SPEC = LabelSpec(80)  # the data is not read yet; only the last convolutions depend on it
+CLASSES = 80  # the data is not read yet; only the last convolutions depend on it
 AUTOCAST = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
 
 
@@ -70,17 +70,13 @@ def _step(config: RootConfig, plan: RunPlan, device: torch.device) -> None:
     if deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS starts
     task, batch, size = get_task(config.task.name), config.data.batch_size, config.data.image_size
+    spec = spec_without_data(task.labels, CLASSES)
     with torch.random.fork_rng(devices=[]):  # random numbers belong to the run
-        model = task.build_model(config.model, SPEC)
+        model, loss = task.build_model(config.model, spec), task.build_loss(config.task, spec, size)
     model = model.to(device).to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
-    loss = task.build_loss(config.task, SPEC, size).to(device)
+    loss = loss.to(device)
     images = torch.zeros(batch, 3, size, size, device=device).contiguous(memory_format=torch.channels_last)
-    targets = Targets(
-        image_index=torch.zeros(MIN_ROWS, dtype=torch.int64),
-        classes=torch.zeros(MIN_ROWS, dtype=torch.int64),
-        boxes=torch.zeros(MIN_ROWS, 4),
-        valid=torch.zeros(MIN_ROWS, dtype=torch.bool),
-    ).to(device)
+    targets = empty_targets(task.labels, spec, rows=MIN_ROWS, image_size=size).to(device)
     dtype = AUTOCAST.get(str(plan["precision"].active))
     # Plans are kept by this flag too.
     torch.backends.cudnn.deterministic = deterministic

@@ -1,31 +1,149 @@
-"""COCO average precision of boxes by pycocotools, the evaluator of record, in the frame of the original pictures.
+"""COCO average precision by pycocotools, the evaluator of record, in the frame of the original pictures.
 
 Metric: arXiv 1405.0312 and the COCO detection challenge: 101 recall points, IoU 0.50:0.05:0.95, 100 detections an
-image and class.
+image and class. Boxes, masks and key points go the same way; a ``Criterion`` says what is compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import repeat
 from types import FunctionType
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from pycocotools.coco import COCO
-from pycocotools.cocoeval import COCOeval
+from pycocotools.cocoeval import COCOeval, Params
 
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.eval.columns import DetectionColumns, ImageDetections, to_columns, to_xywh
-from lucid_yolo.eval.confusion import confusion_matrix
-from lucid_yolo.eval.metrics import BoxMetrics, ConfidenceCurves
+from lucid_yolo.eval.confusion import BOX_OVERLAPS, Overlaps, confusion_matrix
+from lucid_yolo.eval.metrics import (
+    CONFIDENCES,
+    BoxMetrics,
+    ConfidenceCurves,
+    DetectionMetrics,
+    count_reaching,
+    mean_of_defined,
+    shared_values,
+)
 
-__all__ = ["BoxMetrics", "evaluate_boxes", "to_coco_json"]
+__all__ = ["BoxMetrics", "evaluate_boxes"]
 
-CONFIDENCES = np.linspace(0.0, 1.0, 1001)
 IOU_50, IOU_75 = 0, 5  # rows of the IoU axis of COCOeval's results
-AREA_ALL, AREA_SMALL, AREA_MEDIUM, AREA_LARGE = range(4)
-DETS_1, DETS_10, DETS_100 = range(3)
+Fields = dict[str, Any]
+"""Some fields of an annotation or of a result, as the COCO tools name them."""
+
+
+class IouType(StrEnum):
+    """What is compared, as the COCO tools name it."""
+
+    BOXES = "bbox"
+    MASKS = "segm"
+    KEYPOINTS = "keypoints"
+
+
+class Criterion(Protocol):
+    """What detections and objects are compared by.
+
+    Attributes:
+        iou_type: name of the comparison.
+        overlaps: by which the confusion matrix pairs them.
+    """
+
+    @property
+    def iou_type(self) -> IouType: ...
+
+    @property
+    def overlaps(self) -> Overlaps: ...
+
+    def configure(self, params: Params) -> None:
+        """Change the settings of one evaluation."""
+        ...
+
+    def truth(self, index: SplitIndex) -> Iterable[Fields]:
+        """What an annotation has beside box, class, area and crowd; one entry an object."""
+        ...
+
+    def found(self, index: SplitIndex, columns: DetectionColumns) -> Iterable[Fields]:
+        """Area, and what a result has beside box, class and score; one entry a detection."""
+        ...
+
+    def counts(self, index: SplitIndex) -> NDArray[np.bool_]:
+        """(T,) which objects are to be found."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BoxCriterion:
+    """Boxes; see ``Criterion``."""
+
+    iou_type: IouType = IouType.BOXES
+    overlaps: Overlaps = BOX_OVERLAPS
+
+    def configure(self, params: Params) -> None:
+        """COCO's settings."""
+
+    def truth(self, index: SplitIndex) -> Iterable[Fields]:
+        """Nothing else."""
+        return repeat({}, len(index.classes))
+
+    def found(self, index: SplitIndex, columns: DetectionColumns) -> Iterable[Fields]:
+        """Area of the box."""
+        sides = columns.boxes[:, 2:] - columns.boxes[:, :2]
+        return ({"area": area} for area in sides.prod(axis=1).tolist())
+
+    def counts(self, index: SplitIndex) -> NDArray[np.bool_]:
+        """All but crowds."""
+        return ~index.crowd
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Results of COCOeval. What no object defines is NaN.
+
+    Attributes:
+        precision: (10 IoUs, 101 recalls, C, areas, limits).
+        recall: (10, C, areas, limits).
+        scores: as ``precision``, the confidence at which that recall is reached.
+        recall_points: (101,) of the second axis.
+        areas: names of the ranges of areas.
+        limits: most detections an image and class, ascending.
+    """
+
+    precision: NDArray[np.float64]
+    recall: NDArray[np.float64]
+    scores: NDArray[np.float64]
+    recall_points: NDArray[np.float64]
+    areas: tuple[str, ...]
+    limits: tuple[int, ...]
+
+    @classmethod
+    def of(cls, evaluator: COCOeval) -> Scored:
+        """Read an evaluator."""
+        return cls(
+            precision=_undefined_to_nan(evaluator.eval["precision"]),
+            recall=_undefined_to_nan(evaluator.eval["recall"]),
+            scores=_undefined_to_nan(evaluator.eval["scores"]),
+            recall_points=np.asarray(evaluator.params.recThrs, np.float64),
+            areas=tuple(evaluator.params.areaRngLbl),
+            limits=tuple(evaluator.params.maxDets),
+        )
+
+    def precision_of(self, area: str) -> NDArray[np.float64]:
+        """(10, 101, C) of one range of areas, at the largest limit."""
+        return self.precision[..., self.areas.index(area), -1]
+
+    def ap(self, area: str) -> float:
+        """AP at IoU 0.50:0.95 of one range of areas."""
+        return mean_of_defined(self.precision_of(area))
+
+    def ar(self, limit: int) -> float:
+        """Mean recall at IoU 0.50:0.95 with so many detections an image and class."""
+        return mean_of_defined(self.recall[:, :, self.areas.index("all"), self.limits.index(limit)])
 
 
 def _silent(*_: object, **__: object) -> None:
@@ -47,7 +165,7 @@ class _Coco(COCO):  # type: ignore[misc]
 
     createIndex = _without_print(COCO.createIndex)  # noqa: N815 - pycocotools' name
 
-    def __init__(self, dataset: dict[str, Any]) -> None:
+    def __init__(self, dataset: Fields) -> None:
         super().__init__()
         self.dataset = dataset
         self.createIndex()
@@ -61,7 +179,12 @@ class _CocoEval(COCOeval):  # type: ignore[misc]
 
 
 def evaluate_boxes(index: SplitIndex, detections: ImageDetections) -> BoxMetrics:
-    """Score detections against a split.
+    """Score the boxes of detections against a split; see :func:`evaluate_regions`."""
+    return evaluate_regions(index, detections, BoxCriterion())
+
+
+def evaluate_regions(index: SplitIndex, detections: ImageDetections, criterion: Criterion) -> BoxMetrics:
+    """Score boxes or masks against a split.
 
     Crowds are ignored regions: a detection on one counts neither way. Without a detection AP is 0; without an object
     it is NaN.
@@ -69,6 +192,27 @@ def evaluate_boxes(index: SplitIndex, detections: ImageDetections) -> BoxMetrics
     Args:
         index: the split; its areas decide small, medium and large.
         detections: by position of the image, pixels of the original picture.
+        criterion: what is compared.
+
+    Raises:
+        ValueError: detections that do not fit the split (number of images, labels).
+    """
+    scored, shared = evaluate_by(index, detections, criterion)
+    return BoxMetrics(
+        **shared_values(shared),
+        ap_small=scored.ap("small"),
+        ap_medium=scored.ap("medium"),
+        ap_large=scored.ap("large"),
+        ar1=scored.ar(1),
+        ar10=scored.ar(10),
+        ar100=scored.ar(100),
+    )
+
+
+def evaluate_by(
+    index: SplitIndex, detections: ImageDetections, criterion: Criterion
+) -> tuple[Scored, DetectionMetrics]:
+    """Run COCOeval, and give its results and what every evaluation has in common.
 
     Raises:
         ValueError: detections that do not fit the split (number of images, labels).
@@ -76,33 +220,37 @@ def evaluate_boxes(index: SplitIndex, detections: ImageDetections) -> BoxMetrics
     columns = to_columns(index, detections)
     ranks = _ranks(index.image_ids)
     dataset = {
-        "images": [{"id": image} for image in range(len(index))],
+        "images": [
+            {"id": rank, "width": width, "height": height}
+            for rank, (width, height) in zip(ranks.tolist(), index.sizes.tolist(), strict=True)
+        ],
         "categories": [{"id": label} for label in range(index.num_classes)],
     }
-    truth = _Coco({**dataset, "annotations": _truth_rows(index, ranks)})
-    found = _Coco({**dataset, "annotations": _detection_rows(columns, ranks)})
-    evaluator = _CocoEval(truth, found, "bbox")
+    truth = _Coco({**dataset, "annotations": _truth_rows(index, ranks, criterion)})
+    found = _Coco({**dataset, "annotations": _detection_rows(index, columns, ranks, criterion)})
+    evaluator = _CocoEval(truth, found, criterion.iou_type.value)
+    criterion.configure(evaluator.params)
     evaluator.evaluate()
     evaluator.accumulate()
-    curves = _confidence_curves(index, evaluator.evalImgs)
-    confusion = confusion_matrix(index, detections, confidence=curves.best_confidence())
-    return _summarize(index, columns, evaluator, curves, confusion)
-
-
-def to_coco_json(index: SplitIndex, detections: ImageDetections) -> list[dict[str, Any]]:
-    """Detections as COCO result records: the data set's own image and category ids; left, top, width, height in pixels.
-
-    Raises:
-        ValueError: see :func:`evaluate_boxes`.
-    """
-    columns = to_columns(index, detections)
-    image_ids = index.image_ids[columns.images].tolist()
-    category_ids = np.asarray(index.category_ids, np.int64)[columns.classes].tolist()
-    boxes = to_xywh(columns.boxes).tolist()
-    return [
-        {"image_id": image, "category_id": category, "bbox": box, "score": score}
-        for image, category, box, score in zip(image_ids, category_ids, boxes, columns.scores.tolist(), strict=True)
-    ]
+    scored = Scored.of(evaluator)
+    curves = _confidence_curves(index, evaluator.evalImgs, criterion.counts(index))
+    precision = scored.precision_of("all")
+    shared = DetectionMetrics(
+        ap=mean_of_defined(precision),
+        ap50=mean_of_defined(precision[IOU_50]),
+        ap75=mean_of_defined(precision[IOU_75]),
+        per_class_ap=precision.mean(axis=(0, 1)),
+        per_class_ap50=precision[IOU_50].mean(axis=0),
+        recall_points=scored.recall_points,
+        precision=precision[IOU_50],
+        scores=scored.scores[IOU_50, :, :, scored.areas.index("all"), -1],
+        curves=curves,
+        confusion=confusion_matrix(index, detections, confidence=curves.best_confidence(), overlaps=criterion.overlaps),
+        images=len(index),
+        detections=len(columns),
+        invalid=columns.invalid,
+    )
+    return scored, shared
 
 
 def _ranks(image_ids: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -112,7 +260,7 @@ def _ranks(image_ids: NDArray[np.int64]) -> NDArray[np.int64]:
     return ranks
 
 
-def _truth_rows(index: SplitIndex, ranks: NDArray[np.int64]) -> list[dict[str, Any]]:
+def _truth_rows(index: SplitIndex, ranks: NDArray[np.int64], criterion: Criterion) -> list[Fields]:
     images = ranks[np.repeat(np.arange(len(index)), np.diff(index.offsets))].tolist()
     columns = (
         images,
@@ -120,77 +268,42 @@ def _truth_rows(index: SplitIndex, ranks: NDArray[np.int64]) -> list[dict[str, A
         to_xywh(index.boxes).tolist(),
         index.areas.tolist(),
         index.crowd.tolist(),
+        criterion.truth(index),
     )
     return [  # ids from 1: COCOeval writes the id of the match and reads 0 as none
-        {"id": i, "image_id": image, "category_id": label, "bbox": box, "area": area, "iscrowd": int(crowd)}
-        for i, (image, label, box, area, crowd) in enumerate(zip(*columns, strict=True), 1)
+        {"id": i, "image_id": image, "category_id": label, "bbox": box, "area": area, "iscrowd": int(crowd), **more}
+        for i, (image, label, box, area, crowd, more) in enumerate(zip(*columns, strict=True), 1)
     ]
 
 
-def _detection_rows(columns: DetectionColumns, ranks: NDArray[np.int64]) -> list[dict[str, Any]]:
-    """Rows as ``COCO.loadRes`` makes them, without the polygon that it adds to each and that boxes do not need."""
-    boxes = to_xywh(columns.boxes)
+def _detection_rows(
+    index: SplitIndex, columns: DetectionColumns, ranks: NDArray[np.int64], criterion: Criterion
+) -> list[Fields]:
+    """Rows as ``COCO.loadRes`` makes them, without the polygon that it adds to each and that nothing here needs."""
     values = (
         ranks[columns.images].tolist(),
         columns.classes.tolist(),
-        boxes.tolist(),
-        (boxes[:, 2] * boxes[:, 3]).tolist(),
+        to_xywh(columns.boxes).tolist(),
         columns.scores.tolist(),
+        criterion.found(index, columns),
     )
     return [
-        {"id": i, "image_id": image, "category_id": label, "bbox": box, "area": area, "score": score}
-        for i, (image, label, box, area, score) in enumerate(zip(*values, strict=True), 1)
+        {"id": i, "image_id": image, "category_id": label, "bbox": box, "score": score, **more}
+        for i, (image, label, box, score, more) in enumerate(zip(*values, strict=True), 1)
     ]
-
-
-def _summarize(
-    index: SplitIndex,
-    columns: DetectionColumns,
-    evaluator: COCOeval,
-    curves: ConfidenceCurves,
-    confusion: NDArray[np.int64],
-) -> BoxMetrics:
-    precision = _undefined_to_nan(evaluator.eval["precision"])  # (10 IoUs, 101 recalls, C, 4 areas, 3 limits)
-    recall = _undefined_to_nan(evaluator.eval["recall"])  # (10, C, 4, 3)
-    scores = _undefined_to_nan(evaluator.eval["scores"])
-    at_100 = precision[..., DETS_100]
-    return BoxMetrics(
-        ap=_mean(at_100[..., AREA_ALL]),
-        ap50=_mean(at_100[IOU_50, ..., AREA_ALL]),
-        ap75=_mean(at_100[IOU_75, ..., AREA_ALL]),
-        ap_small=_mean(at_100[..., AREA_SMALL]),
-        ap_medium=_mean(at_100[..., AREA_MEDIUM]),
-        ap_large=_mean(at_100[..., AREA_LARGE]),
-        ar1=_mean(recall[:, :, AREA_ALL, DETS_1]),
-        ar10=_mean(recall[:, :, AREA_ALL, DETS_10]),
-        ar100=_mean(recall[:, :, AREA_ALL, DETS_100]),
-        per_class_ap=at_100[..., AREA_ALL].mean(axis=(0, 1)),
-        per_class_ap50=at_100[IOU_50, ..., AREA_ALL].mean(axis=0),
-        recall_points=np.asarray(evaluator.params.recThrs, np.float64),
-        precision=at_100[IOU_50, ..., AREA_ALL],
-        scores=scores[IOU_50, :, :, AREA_ALL, DETS_100],
-        curves=curves,
-        confusion=confusion,
-        images=len(index),
-        detections=len(columns),
-        invalid=columns.invalid,
-    )
 
 
 def _undefined_to_nan(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(values == -1, np.nan, values)
 
 
-def _mean(values: NDArray[np.float64]) -> float:
-    defined = values[~np.isnan(values)]
-    return float(defined.mean()) if len(defined) else float("nan")
-
-
-def _confidence_curves(index: SplitIndex, per_image: list[dict[str, Any] | None]) -> ConfidenceCurves:
+def _confidence_curves(
+    index: SplitIndex, per_image: list[Fields | None], counts: NDArray[np.bool_]
+) -> ConfidenceCurves:
     """Count matches by confidence from COCOeval's results, which lie by class, then by area, then by image."""
     results = np.empty(len(per_image), object)
     results[:] = per_image
-    by_class = results.reshape(index.num_classes, -1, len(index))[:, AREA_ALL]
+    by_class = results.reshape(index.num_classes, -1, len(index))[:, 0]  # all areas
     shape = (len(CONFIDENCES), index.num_classes)
     true_positives, false_positives = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     for label, images in enumerate(by_class):
@@ -200,12 +313,7 @@ def _confidence_curves(index: SplitIndex, per_image: list[dict[str, Any] | None]
         scores = np.concatenate([result["dtScores"] for result in found])
         matched = np.concatenate([result["dtMatches"][IOU_50] > 0 for result in found])
         counted = ~np.concatenate([result["dtIgnore"][IOU_50].astype(bool) for result in found])
-        true_positives[:, label] = _at_least(scores[matched & counted])
-        false_positives[:, label] = _at_least(scores[~matched & counted])
-    objects = np.bincount(index.classes[~index.crowd], minlength=index.num_classes)
+        true_positives[:, label] = count_reaching(scores[matched & counted])
+        false_positives[:, label] = count_reaching(scores[~matched & counted])
+    objects = np.bincount(index.classes[counts], minlength=index.num_classes)
     return ConfidenceCurves(CONFIDENCES, true_positives, false_positives, objects)
-
-
-def _at_least(scores: NDArray[np.float64]) -> NDArray[np.int64]:
-    """(G,) how many scores reach each confidence of the grid."""
-    return len(scores) - np.searchsorted(np.sort(scores), CONFIDENCES, side="left")

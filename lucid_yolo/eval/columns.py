@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.ops.detections import Detections
+from lucid_yolo.ops.rle import Rle
 
 ImageDetections = Mapping[int, Detections] | Sequence[Detections]
 """Detections by position of the image in the split; a position that a mapping lacks has no detections."""
@@ -25,6 +26,9 @@ class DetectionColumns:
         scores: (N,) float64.
         classes: (N,) labels.
         invalid: detections left out because a number was not finite.
+        masks: N masks; None where the detections have none, as the next two.
+        keypoints: (N, K, 3) float64 x, y, score.
+        rotated: (N, 5) float64 cx, cy, w, h, theta.
     """
 
     images: NDArray[np.int64]
@@ -32,6 +36,9 @@ class DetectionColumns:
     scores: NDArray[np.float64]
     classes: NDArray[np.int64]
     invalid: int
+    masks: tuple[Rle, ...] | None = None
+    keypoints: NDArray[np.float64] | None = None
+    rotated: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -74,10 +81,29 @@ def to_columns(index: SplitIndex, detections: ImageDetections) -> DetectionColum
     if classes.min() < 0 or classes.max() >= index.num_classes:
         wrong = classes.min() if classes.min() < 0 else classes.max()
         raise ValueError(f"a detection of class {wrong}, but {index.source} has classes 0 to {index.num_classes - 1}")
+    masks = [mask for _, found in pairs if found.masks is not None for mask in found.masks]
+    keypoints = _concatenated([found.keypoints for _, found in pairs])
+    rotated = _concatenated([found.rotated for _, found in pairs])
     finite = np.isfinite(boxes).all(axis=1) & np.isfinite(scores)
+    for further in (keypoints, rotated):
+        if further is not None:
+            finite &= np.isfinite(further).reshape(len(finite), -1).all(axis=1)
     return DetectionColumns(
-        images[finite], boxes[finite], scores[finite], classes[finite], invalid=int(len(finite) - finite.sum())
+        images[finite],
+        boxes[finite],
+        scores[finite],
+        classes[finite],
+        invalid=int(len(finite) - finite.sum()),
+        masks=tuple(masks[i] for i in np.flatnonzero(finite).tolist()) if masks else None,
+        keypoints=None if keypoints is None else keypoints[finite],
+        rotated=None if rotated is None else rotated[finite],
     )
+
+
+def _concatenated(columns: Sequence[NDArray[np.float32] | None]) -> NDArray[np.float64] | None:
+    """One column of all images; None where the detections have none."""
+    present = [column for column in columns if column is not None]
+    return np.concatenate(present).astype(np.float64) if present else None
 
 
 def to_xywh(boxes: NDArray[np.floating]) -> NDArray[np.float64]:

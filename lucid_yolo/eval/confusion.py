@@ -2,16 +2,68 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
 from lucid_yolo.data.index import SplitIndex
-from lucid_yolo.eval.columns import ImageDetections, to_columns
+from lucid_yolo.eval.columns import DetectionColumns, ImageDetections, to_columns
 from lucid_yolo.eval.matching import match_by_overlap, pairwise_coverage, pairwise_iou
 
 
+class Overlaps(Protocol):
+    """How much detections and objects of one image cover each other."""
+
+    def iou(
+        self, index: SplitIndex, columns: DetectionColumns, found: NDArray[np.int64], objects: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Intersection over union.
+
+        Args:
+            index: the split.
+            columns: its detections.
+            found: (D,) rows of the detections.
+            objects: (G,) rows of the objects.
+
+        Returns:
+            (D, G) 0 .. 1.
+        """
+        ...
+
+    def coverage(
+        self, index: SplitIndex, columns: DetectionColumns, found: NDArray[np.int64], objects: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Share of each detection that lies in each crowd, (D, G); arguments as for ``iou``."""
+        ...
+
+
+class BoxOverlaps:
+    """Overlap of boxes; see ``Overlaps``."""
+
+    def iou(
+        self, index: SplitIndex, columns: DetectionColumns, found: NDArray[np.int64], objects: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Intersection over union of boxes."""
+        return pairwise_iou(columns.boxes[found], index.boxes[objects])
+
+    def coverage(
+        self, index: SplitIndex, columns: DetectionColumns, found: NDArray[np.int64], objects: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Share of each box that lies in the box of each crowd."""
+        return pairwise_coverage(columns.boxes[found], index.boxes[objects])
+
+
+BOX_OVERLAPS = BoxOverlaps()
+
+
 def confusion_matrix(
-    index: SplitIndex, detections: ImageDetections, *, confidence: float = 0.25, iou: float = 0.5
+    index: SplitIndex,
+    detections: ImageDetections,
+    *,
+    confidence: float = 0.25,
+    iou: float = 0.5,
+    overlaps: Overlaps = BOX_OVERLAPS,
 ) -> NDArray[np.int64]:
     """Count pairs of object and detection by their classes.
 
@@ -24,6 +76,7 @@ def confusion_matrix(
         detections: by position of the image, pixels of the original picture.
         confidence: least score of a detection that counts.
         iou: least IoU of a pair.
+        overlaps: what the IoU is of.
 
     Returns:
         (C + 1, C + 1) counts, row = class of the object, column = class of the detection.
@@ -32,23 +85,47 @@ def confusion_matrix(
         ValueError: detections that do not fit the split.
     """
     columns = to_columns(index, detections)
-    keep = columns.scores >= confidence
-    images, boxes, classes = columns.images[keep], columns.boxes[keep], columns.classes[keep]
-    bounds = np.searchsorted(images, np.arange(len(index) + 1))
-    background = index.num_classes
-    matrix = np.zeros((background + 1, background + 1), np.int64)
+    bounds = np.searchsorted(columns.images, np.arange(len(index) + 1))
+    matrix = np.zeros((index.num_classes + 1, index.num_classes + 1), np.int64)
     for image in range(len(index)):
-        rows, found = index.rows(image), slice(bounds[image], bounds[image + 1])
-        crowd, labels = index.crowd[rows], index.classes[rows]
-        truth, truth_boxes = labels[~crowd], index.boxes[rows][~crowd]
-        partner = match_by_overlap(
-            pairwise_iou(boxes[found], truth_boxes), threshold=iou, prefer=classes[found][:, None] == truth[None, :]
+        rows, found = np.arange(len(index.crowd))[index.rows(image)], np.arange(bounds[image], bounds[image + 1])
+        found = found[columns.scores[found] >= confidence]
+        objects, crowds, classes = rows[~index.crowd[rows]], rows[index.crowd[rows]], columns.classes[found]
+        on_crowd = (overlaps.coverage(index, columns, found, crowds) >= iou) & (
+            classes[:, None] == index.classes[crowds][None, :]
         )
-        matched = partner >= 0
-        np.add.at(matrix, (truth[partner[matched]], classes[found][matched]), 1)
-        np.add.at(matrix[:, background], np.delete(truth, partner[matched]), 1)
-        on_crowd = (pairwise_coverage(boxes[found], index.boxes[rows][crowd]) >= iou) & (
-            classes[found][:, None] == labels[crowd][None, :]
+        count_pairs(
+            matrix,
+            overlaps.iou(index, columns, found, objects),
+            index.classes[objects],
+            classes,
+            excused=on_crowd.any(axis=1),
+            threshold=iou,
         )
-        np.add.at(matrix[background], classes[found][~matched & ~on_crowd.any(axis=1)], 1)
     return matrix
+
+
+def count_pairs(
+    matrix: NDArray[np.int64],
+    overlap: NDArray[np.float64],
+    truth: NDArray[np.int64],
+    found: NDArray[np.int64],
+    *,
+    excused: NDArray[np.bool_],
+    threshold: float,
+) -> None:
+    """Add the pairs of one image to a confusion matrix.
+
+    Args:
+        matrix: (C + 1, C + 1) counts, see :func:`confusion_matrix`; filled in place.
+        overlap: (D, G) IoU of detections and objects.
+        truth: (G,) classes of the objects.
+        found: (D,) classes of the detections.
+        excused: (D,) detections that do not count where they have no object.
+        threshold: least IoU of a pair.
+    """
+    partner = match_by_overlap(overlap, threshold=threshold, prefer=found[:, None] == truth[None, :])
+    matched = partner >= 0
+    np.add.at(matrix, (truth[partner[matched]], found[matched]), 1)
+    np.add.at(matrix[:, -1], np.delete(truth, partner[matched]), 1)
+    np.add.at(matrix[-1], found[~matched & ~excused], 1)

@@ -62,6 +62,35 @@ def match_by_score(overlap: NDArray[np.float64], *, threshold: float) -> NDArray
     return partner
 
 
+def match_by_score_at(
+    overlap: NDArray[np.float64], ignored: NDArray[np.bool_], thresholds: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """Pair one to one at several thresholds at once, each detection in turn with its best free object (COCO's rule).
+
+    An ignored object is taken only where no other one is free and near enough. Among equal overlaps the last object
+    wins, as in the COCO tools.
+
+    Args:
+        overlap: (D, G), detections best first; 0 where the classes differ.
+        ignored: (G,) objects that give way to the others.
+        thresholds: (R,) least overlap of a pair, above 0.
+
+    Returns:
+        (R, D) object of each detection, -1 where it has none.
+    """
+    partner = np.full((len(thresholds), overlap.shape[0]), -1, np.int64)
+    free = np.ones((len(thresholds), overlap.shape[1]), bool)
+    levels, last = np.arange(len(thresholds)), overlap.shape[1] - 1
+    rank = np.where(ignored, 1.0, 2.0) + overlap  # an overlap is at most 1: ignored objects come last
+    for row in np.flatnonzero((overlap >= thresholds.min()).any(axis=1)):
+        fit = np.where(free & (overlap[row] >= thresholds[:, None]), rank[row], 0.0)
+        column = last - fit[:, ::-1].argmax(axis=1)
+        taken = fit[levels, column] > 0
+        partner[taken, row] = column[taken]
+        free[levels[taken], column[taken]] = False
+    return partner
+
+
 def _overlap(
     first: NDArray[np.floating], second: NDArray[np.floating]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+CONFIDENCES = np.linspace(0.0, 1.0, 1001)
+"""Thresholds of ``ConfidenceCurves`` that an evaluation counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +61,13 @@ class ConfidenceCurves:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BoxMetrics:
-    """COCO box metrics of a split. What no object defines is NaN (COCO prints -1); a mean leaves such classes out.
+class DetectionMetrics:
+    """What every evaluation of detections gives. What no object defines is NaN; a mean leaves such classes out.
 
     Attributes:
         ap: mean average precision at IoU 0.50:0.95.
         ap50: the same at IoU 0.5.
         ap75: the same at IoU 0.75.
-        ap_small: AP of objects below 32 x 32 pixels.
-        ap_medium: AP of objects between 32 x 32 and 96 x 96 pixels.
-        ap_large: AP of objects above 96 x 96 pixels.
-        ar1: mean recall over IoU 0.50:0.95 with one detection an image and class.
-        ar10: the same with 10.
-        ar100: the same with 100.
         per_class_ap: (C,) AP of each class.
         per_class_ap50: (C,) AP at IoU 0.5 of each class.
         recall_points: (101,) recall at which ``precision`` and ``scores`` are given, 0.00 to 1.00.
@@ -82,15 +80,11 @@ class BoxMetrics:
         invalid: detections left out because a number was not finite.
     """
 
+    headline: ClassVar[tuple[str, ...]] = ("ap", "ap50", "ap75")
+
     ap: float
     ap50: float
     ap75: float
-    ap_small: float
-    ap_medium: float
-    ap_large: float
-    ar1: float
-    ar10: float
-    ar100: float
     per_class_ap: NDArray[np.float64]
     per_class_ap50: NDArray[np.float64]
     recall_points: NDArray[np.float64]
@@ -114,7 +108,6 @@ class BoxMetrics:
 
     def as_dict(self, class_names: Sequence[str]) -> dict[str, object]:
         """Plain containers for a JSON report; NaN becomes None, which JSON can hold."""
-        names = ("ap", "ap50", "ap75", "ap_small", "ap_medium", "ap_large", "ar1", "ar10", "ar100")
         classes = [
             {
                 "name": name,
@@ -125,7 +118,7 @@ class BoxMetrics:
             for i, name in enumerate(class_names)
         ]
         return {
-            **{name: _number(getattr(self, name)) for name in names},
+            **{name: _number(getattr(self, name)) for name in self.headline},
             "best_confidence": self.best_confidence,
             "best_f1": self.best_f1,
             "images": self.images,
@@ -134,6 +127,48 @@ class BoxMetrics:
             "invalid_detections": self.invalid,
             "classes": classes,
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoxMetrics(DetectionMetrics):
+    """COCO metrics of boxes or masks. What no object defines is NaN (COCO prints -1).
+
+    Attributes:
+        ap_small: AP of objects below 32 x 32 pixels.
+        ap_medium: AP of objects between 32 x 32 and 96 x 96 pixels.
+        ap_large: AP of objects above 96 x 96 pixels.
+        ar1: mean recall over IoU 0.50:0.95 with one detection an image and class.
+        ar10: the same with 10.
+        ar100: the same with 100.
+    """
+
+    headline: ClassVar[tuple[str, ...]] = (
+        "ap", "ap50", "ap75", "ap_small", "ap_medium", "ap_large", "ar1", "ar10", "ar100"
+    )  # fmt: skip
+
+    ap_small: float
+    ap_medium: float
+    ap_large: float
+    ar1: float
+    ar10: float
+    ar100: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeypointMetrics(DetectionMetrics):
+    """COCO metrics of key points: Object Keypoint Similarity stands in the place of IoU. NaN as in ``BoxMetrics``.
+
+    Attributes:
+        ap_medium: AP of objects between 32 x 32 and 96 x 96 pixels.
+        ap_large: AP of objects above 96 x 96 pixels.
+        ar20: mean recall over similarities 0.50:0.95 with 20 detections an image and class, COCO's limit here.
+    """
+
+    headline: ClassVar[tuple[str, ...]] = ("ap", "ap50", "ap75", "ap_medium", "ap_large", "ar20")
+
+    ap_medium: float
+    ap_large: float
+    ar20: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,13 +180,29 @@ class SplitMetrics:
         beside: further ones by name, such as "box".
     """
 
-    main: BoxMetrics
-    beside: Mapping[str, BoxMetrics] = field(default_factory=dict)
+    main: DetectionMetrics
+    beside: Mapping[str, DetectionMetrics] = field(default_factory=dict)
 
     def as_dict(self, class_names: Sequence[str]) -> dict[str, object]:
         """Plain containers for a JSON report: the main scores, and the others under their names."""
         others = {name: metrics.as_dict(class_names) for name, metrics in self.beside.items()}
         return {**self.main.as_dict(class_names), **others}
+
+
+def shared_values(metrics: DetectionMetrics) -> dict[str, Any]:
+    """Fields that every evaluation has, to build metrics with more of them."""
+    return {one.name: getattr(metrics, one.name) for one in fields(DetectionMetrics)}
+
+
+def count_reaching(scores: NDArray[np.floating]) -> NDArray[np.int64]:
+    """(G,) how many scores reach each threshold of ``CONFIDENCES``."""
+    return len(scores) - np.searchsorted(np.sort(scores), CONFIDENCES, side="left")
+
+
+def mean_of_defined(values: NDArray[np.float64]) -> float:
+    """Mean of what is not NaN; NaN where nothing is."""
+    defined = values[~np.isnan(values)]
+    return float(defined.mean()) if len(defined) else float("nan")
 
 
 def _divide(numerator: NDArray[np.int64], denominator: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -9,15 +9,22 @@ from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lucid_yolo.eval.columns import to_xywh
+from lucid_yolo.ops.contours import Ring, outline
 from lucid_yolo.ops.detections import Detections
+from lucid_yolo.ops.rotated_np import corners
 
 
 def detection_records(
     file_name: str, detections: Detections, class_names: Sequence[str], category_ids: Sequence[int]
 ) -> list[dict[str, Any]]:
     """Detections of one picture as plain records: file, class, score, and left, top, width, height in pixels.
+
+    Where a detection has them, a record has ``segmentation`` (run lengths as in COCO files) and ``polygons`` (the
+    outer outlines of the same mask, x and y in turn), ``keypoints`` (x, y, score of each in turn) or ``rotated``
+    (centre x and y, width, height, angle in radians).
 
     Args:
         file_name: names the picture.
@@ -34,22 +41,32 @@ def detection_records(
             "class_name": class_names[label],
             "score": score,
             "bbox": box,
+            **_shape_fields(detections, row),
         }
-        for label, score, box in zip(*columns, strict=True)
+        for row, (label, score, box) in enumerate(zip(*columns, strict=True))
     ]
 
 
 def yolo_lines(detections: Detections, *, width: int, height: int) -> list[str]:
-    """Detections of one picture as YOLO text: class, centre, width, height (shares of the picture), confidence."""
-    boxes = to_xywh(detections.boxes)
-    boxes[:, :2] += boxes[:, 2:] / 2
-    boxes /= np.array([width, height, width, height], np.float64)
-    return [
-        f"{label} " + " ".join(f"{value:.6f}" for value in box) + f" {score:.6f}"
-        for label, box, score in zip(
-            detections.classes.tolist(), boxes.tolist(), detections.scores.tolist(), strict=True
-        )
-    ]
+    """Detections of one picture as YOLO text: class, numbers as shares of the picture, confidence.
+
+    The numbers are those of a YOLO label: of a mask its outline, of a rotated box its four corners, otherwise centre,
+    width and height of the box, and behind them x, y and score of each key point. Outlines of several parts or with
+    holes are one line that goes from ring to ring and back the same way, which covers the same by the even-odd rule.
+    A mask without a pixel has no outline and no line.
+
+    Args:
+        detections: what was found.
+        width: of the picture, pixels.
+        height: of the picture, pixels.
+    """
+    size = np.array([width, height], np.float64)
+    lines = []
+    for row, (label, score) in enumerate(zip(detections.classes.tolist(), detections.scores.tolist(), strict=True)):
+        numbers = _yolo_numbers(detections, row, size)
+        if len(numbers):
+            lines.append(" ".join([str(label), *(f"{value:.6f}" for value in numbers.tolist()), f"{score:.6f}"]))
+    return lines
 
 
 def output_stems(sources: Sequence[str]) -> tuple[str, ...]:
@@ -93,6 +110,43 @@ def write_yolo(directory: Path, stem: str, lines: Sequence[str]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path
+
+
+def _shape_fields(detections: Detections, row: int) -> dict[str, Any]:
+    """What one detection has beside its box."""
+    fields: dict[str, Any] = {}
+    if detections.masks is not None:
+        mask = detections.masks[row]
+        fields["segmentation"] = mask.as_json()
+        fields["polygons"] = [ring.points.ravel().tolist() for ring in outline(mask.decode()) if not ring.hole]
+    if detections.keypoints is not None:
+        fields["keypoints"] = detections.keypoints[row].ravel().tolist()
+    if detections.rotated is not None:
+        fields["rotated"] = detections.rotated[row].tolist()
+    return fields
+
+
+def _yolo_numbers(detections: Detections, row: int, size: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Numbers between class and confidence on the line of one detection."""
+    if detections.masks is not None:
+        return (_one_line(outline(detections.masks[row].decode())) / size).ravel()
+    if detections.rotated is not None:
+        return (corners(detections.rotated[row]) / size).ravel()
+    low, high = detections.boxes[row].astype(np.float64).reshape(2, 2)
+    box = np.concatenate([(low + high) / 2 / size, (high - low) / size])
+    if detections.keypoints is None:
+        return box
+    points = detections.keypoints[row].astype(np.float64) / np.append(size, 1.0)
+    return np.concatenate([box, points.ravel()])
+
+
+def _one_line(rings: Sequence[Ring]) -> NDArray[np.float64]:
+    """(P, 2) rings as one: each of the others is reached from the first point of the first one, and left to it."""
+    if len(rings) < 2:
+        return rings[0].points if rings else np.zeros((0, 2))
+    first = rings[0].points
+    others = [part for ring in rings[1:] for part in (ring.points, ring.points[:1], first[:1])]
+    return np.concatenate([first, first[:1], *others])
 
 
 def _below_common_folder(paths: Sequence[PurePath]) -> list[PurePath]:

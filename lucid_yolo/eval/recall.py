@@ -8,7 +8,8 @@ import numpy as np
 
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.eval.columns import ImageDetections, to_columns
-from lucid_yolo.eval.matching import match_by_score, pairwise_iou
+from lucid_yolo.eval.confusion import BOX_OVERLAPS, Overlaps
+from lucid_yolo.eval.matching import match_by_score
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,9 @@ def recall_at(
     index: SplitIndex,
     detections: ImageDetections,
     *,
+    overlaps: Overlaps = BOX_OVERLAPS,
     min_side: float = 8.0,
+    min_area: float = 0.0,
     iou: float = 0.5,
     confidence: float = 0.0,
 ) -> Recall:
@@ -40,7 +43,9 @@ def recall_at(
     Args:
         index: the split.
         detections: by position of the image, pixels of the original picture.
+        overlaps: what is compared.
         min_side: least width and height of an object that counts, pixels of the original picture.
+        min_area: least area of such an object as the data set states it, square pixels.
         iou: least IoU of a pair, above 0.
         confidence: least score of a detection that counts.
 
@@ -48,19 +53,17 @@ def recall_at(
         ValueError: detections that do not fit the split.
     """
     columns = to_columns(index, detections)
-    keep = columns.scores >= confidence
-    images, boxes, classes, scores = (
-        column[keep] for column in (columns.images, columns.boxes, columns.classes, columns.scores)
-    )
-    bounds = np.searchsorted(images, np.arange(len(index) + 1))
-    counts = ~index.crowd & ((index.boxes[:, 2:] - index.boxes[:, :2]).min(axis=1, initial=np.inf) >= min_side)
+    bounds = np.searchsorted(columns.images, np.arange(len(index) + 1))
+    shorter_sides = (index.boxes[:, 2:] - index.boxes[:, :2]).min(axis=1, initial=np.inf)
+    counts = ~index.crowd & (shorter_sides >= min_side) & (index.areas >= min_area)
     total = 0
     for image in range(len(index)):
         rows, part = index.rows(image), slice(bounds[image], bounds[image + 1])
-        order = part.start + np.argsort(-scores[part], kind="stable")
+        order = part.start + np.argsort(-columns.scores[part], kind="stable")
+        order = order[columns.scores[order] >= confidence]
         regular = np.arange(rows.start, rows.stop)[~index.crowd[rows]]
-        overlap = pairwise_iou(boxes[order], index.boxes[regular])
-        overlap[classes[order][:, None] != index.classes[regular][None, :]] = 0.0
+        overlap = overlaps.iou(index, columns, order, regular)
+        overlap[columns.classes[order][:, None] != index.classes[regular][None, :]] = 0.0
         partner = match_by_score(overlap, threshold=iou)
         total += int(counts[regular[partner[partner >= 0]]].sum())
     return Recall(found=total, objects=int(counts.sum()))

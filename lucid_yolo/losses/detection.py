@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -24,8 +25,8 @@ class DetectionLosses:
 
     Attributes:
         total: 0-d, with gradient.
-        parts: (3,) detached; terms in the order of ``PART_NAMES``, weighted by gains and branches; they sum to the
-            total.
+        parts: (P,) detached; the terms of the task, in the order of its names for them, weighted by gains and
+            branches; they sum to the total.
     """
 
     total: Tensor
@@ -53,8 +54,14 @@ def stack_branches(predictions: Predictions) -> BranchPredictions:
     Returns:
         distances (2, B, A, 4) and logits (2, B, A, C).
     """
-    stacked = (torch.stack(pair) for pair in zip(*predictions, strict=True))
-    return BranchPredictions(*(x if x.dtype == torch.float64 else x.float() for x in stacked))
+    return BranchPredictions(*stack_outputs(*predictions))
+
+
+def stack_outputs(one_to_many: Sequence[Tensor], one_to_one: Sequence[Tensor]) -> Iterator[Tensor]:
+    """Put each output of the two branches into one tensor, one-to-many first, in float32 (float64 stays)."""
+    for pair in zip(one_to_many, one_to_one, strict=True):
+        stacked = torch.stack(pair)
+        yield stacked if stacked.dtype == torch.float64 else stacked.float()
 
 
 def detection_terms(
@@ -86,15 +93,29 @@ def detection_terms(
     wanted = torch.where(positive, target_distances, 1.0)
     box = ((1.0 - ciou_ltrb(distances, wanted)) * weight).sum((1, 2))
     l1 = ((distances - wanted).abs().sum(-1) * weight).sum((1, 2))
-
-    labels = targets.classes[assignment.row].unsqueeze(-1)
-    soft = torch.where(labels == class_ids, weight.unsqueeze(-1), 0.0)
-    cls = F.binary_cross_entropy_with_logits(stacked.logits, soft, reduction="none").sum((1, 2, 3))
+    cls = class_sums(stacked.logits, assignment, targets, class_ids)
     return torch.stack((box, cls, l1)) / weight.sum((1, 2)).clamp(min=1.0)
 
 
-class DetectionLoss(nn.Module):
-    """Assign both branches, score them and blend them: ``alpha * L_one_to_many + (1 - alpha) * L_one_to_one``.
+def class_sums(logits: Tensor, assignment: Assignment, targets: Targets, class_ids: Tensor) -> Tensor:
+    """Sum of the binary cross-entropy of each branch over all anchors and classes.
+
+    Args:
+        logits: (2, B, A, C).
+        assignment: of the same batch; its weight is the soft target of the object's class, all others have 0.
+        targets: packed objects.
+        class_ids: (C,) 0 .. C-1.
+
+    Returns:
+        (2,) by branch.
+    """
+    labels = targets.classes[assignment.row].unsqueeze(-1)
+    soft = torch.where(labels == class_ids, assignment.weight.unsqueeze(-1), 0.0)
+    return F.binary_cross_entropy_with_logits(logits, soft, reduction="none").sum((1, 2, 3))
+
+
+class BlendedLoss(nn.Module):
+    """What the losses of two branches share: ``alpha * L_one_to_many + (1 - alpha) * L_one_to_one``.
 
     Has no entries in a state dict. ``alpha`` is a 0-d float32 buffer, filled in place, so that what recorded the step
     sees it.
@@ -102,8 +123,9 @@ class DetectionLoss(nn.Module):
     Args:
         num_classes: C.
         anchors: anchor points of the training canvas.
-        loss: gains and the first alpha.
+        loss: the first alpha.
         assigner: rules of the assignment.
+        gains: weight of each term.
     """
 
     alpha: Tensor
@@ -113,13 +135,21 @@ class DetectionLoss(nn.Module):
     signed_strides: Tensor
     class_ids: Tensor
 
-    def __init__(self, num_classes: int, anchors: Anchors, loss: LossConfig, assigner: AssignerConfig) -> None:
+    def __init__(
+        self,
+        num_classes: int,
+        anchors: Anchors,
+        loss: LossConfig,
+        assigner: AssignerConfig,
+        *,
+        gains: Sequence[float],
+    ) -> None:
         super().__init__()
         self.config = loss
         self.assigner = assigner
         buffers = {
             "alpha": torch.tensor(loss.alpha_start),
-            "gains": torch.tensor([[loss.box], [loss.cls], [loss.l1]]),
+            "gains": torch.tensor(gains).unsqueeze(-1),
             "centers": anchors.centers,
             "origins": anchors.origins(),
             "signed_strides": anchors.signed_strides(),
@@ -131,6 +161,24 @@ class DetectionLoss(nn.Module):
     def set_epoch(self, epoch: int, max_epochs: int) -> None:
         """Fill ``alpha`` for an epoch, see :func:`alpha_at`."""
         self.alpha.fill_(alpha_at(epoch, max_epochs, self.config))
+
+    def weighted(self, terms: Tensor) -> Tensor:
+        """Apply gains and branch weights to terms (P, 2) by branch: they sum to the total."""
+        return terms * self.gains * torch.stack((self.alpha, 1.0 - self.alpha))
+
+
+class DetectionLoss(BlendedLoss):
+    """Assign both branches, score them and blend them, see ``BlendedLoss``.
+
+    Args:
+        num_classes: C.
+        anchors: anchor points of the training canvas.
+        loss: gains and the first alpha.
+        assigner: rules of the assignment.
+    """
+
+    def __init__(self, num_classes: int, anchors: Anchors, loss: LossConfig, assigner: AssignerConfig) -> None:
+        super().__init__(num_classes, anchors, loss, assigner, gains=(loss.box, loss.cls, loss.l1))
 
     def assign(self, stacked: BranchPredictions, targets: Targets) -> Assignment:
         """Assign the anchors of both branches in one pass.
@@ -146,7 +194,7 @@ class DetectionLoss(nn.Module):
         """(3, 2) weighted contributions to the total: terms in the order of ``PART_NAMES`` by branch, with gradient."""
         assigned = xyxy_to_ltrb(targets.boxes[assignment.row], self.origins, self.signed_strides)
         terms = detection_terms(stacked, assignment, targets, target_distances=assigned, class_ids=self.class_ids)
-        return terms * self.gains * torch.stack((self.alpha, 1.0 - self.alpha))
+        return self.weighted(terms)
 
     def forward(self, predictions: Predictions, targets: Targets) -> DetectionLosses:
         """Compute the loss of a batch in float32, whatever autocast says.

@@ -1,4 +1,4 @@
-"""Finished detections of one image, on the host and in the frame of the original picture."""
+"""Finished detections of one image, upright or rotated, on the host and in the frame of the original picture."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from lucid_yolo.ops.rle import Rle
+
+Rows = NDArray[np.integer] | NDArray[np.bool_]
+"""Which detections: their positions, or one truth value each."""
+
 
 @dataclass(frozen=True, slots=True)
 class Detections:
@@ -14,6 +19,47 @@ class Detections:
 
     Attributes:
         boxes: (N, 4) float32 xyxy, pixels of the original picture (after the EXIF rule).
+        scores: (N,) float32 in 0 .. 1.
+        classes: (N,) int64 labels.
+        masks: N masks of the size of the picture; None where the task has none, as the next two.
+        keypoints: (N, K, 3) float32 x, y in pixels of the picture, which may lie outside of it, and score in 0 .. 1.
+        rotated: (N, 5) float32 cx, cy, w, h in pixels of the picture and theta in radians, see ``ops.rotated``; then
+            ``boxes`` are the upright boxes around them.
+    """
+
+    boxes: NDArray[np.float32]
+    scores: NDArray[np.float32]
+    classes: NDArray[np.int64]
+    masks: tuple[Rle, ...] | None = None
+    keypoints: NDArray[np.float32] | None = None
+    rotated: NDArray[np.float32] | None = None
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def take(self, rows: Rows) -> Detections:
+        """Pick detections."""
+        positions = np.arange(len(self))[rows]
+        return Detections(
+            boxes=self.boxes[positions],
+            scores=self.scores[positions],
+            classes=self.classes[positions],
+            masks=None if self.masks is None else tuple(self.masks[i] for i in positions.tolist()),
+            keypoints=None if self.keypoints is None else self.keypoints[positions],
+            rotated=None if self.rotated is None else self.rotated[positions],
+        )
+
+    def above(self, confidence: float) -> Detections:
+        """Keep detections with at least this score."""
+        return self.take(self.scores >= confidence)
+
+
+@dataclass(frozen=True, slots=True)
+class RotatedDetections:
+    """Rotated detections of one image, best first.
+
+    Attributes:
+        boxes: (N, 5) float32 cx, cy, w, h in pixels of the original picture (after the EXIF rule), theta in radians.
         scores: (N,) float32 in 0 .. 1.
         classes: (N,) int64 labels.
     """
@@ -25,7 +71,7 @@ class Detections:
     def __len__(self) -> int:
         return len(self.scores)
 
-    def above(self, confidence: float) -> Detections:
+    def above(self, confidence: float) -> RotatedDetections:
         """Keep detections with at least this score."""
         keep = self.scores >= confidence
-        return Detections(self.boxes[keep], self.scores[keep], self.classes[keep])
+        return RotatedDetections(self.boxes[keep], self.scores[keep], self.classes[keep])

@@ -80,6 +80,31 @@ class Letterbox:
         mapped: NDArray[np.float32] = ((boxes - pads) / factors).astype(np.float32)
         return mapped
 
+    def points_to_canvas(self, points: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Map points of the picture onto the canvas.
+
+        Args:
+            points: (..., 2) x, y, pixels of the original picture.
+
+        Returns:
+            (..., 2) float64 x, y, canvas pixels.
+        """
+        factors, pads = self._factors()
+        return np.asarray(points * factors[:2] + pads[:2], np.float64)
+
+    def points_to_picture(self, points: NDArray[np.floating]) -> NDArray[np.float32]:
+        """Map points of the canvas back to the picture: the inverse of `points_to_canvas`.
+
+        Args:
+            points: (..., 2) x, y, canvas pixels.
+
+        Returns:
+            (..., 2) float32 x, y, pixels of the original picture.
+        """
+        factors, pads = self._factors()
+        mapped: NDArray[np.float32] = ((points - pads[:2]) / factors[:2]).astype(np.float32)
+        return mapped
+
     def _factors(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         factor_x, factor_y = self.scaled_width / self.width, self.scaled_height / self.height
         pads = np.array([self.pad_x, self.pad_y, self.pad_x, self.pad_y])

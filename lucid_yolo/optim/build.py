@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from torch import nn
 
 from lucid_yolo.config.errors import ConfigError
@@ -12,10 +14,15 @@ from lucid_yolo.optim.musgd import MuSGD
 from lucid_yolo.optim.sgd import SGD
 
 
-def build_optimizer(model: nn.Module, config: OptimizerConfig) -> FlatOptimizer:
-    """Make the configured optimizer over all parameters of a network, in one group.
+def build_optimizer(model: nn.Module, config: OptimizerConfig, loss: nn.Module | None = None) -> FlatOptimizer:
+    """Make the configured optimizer over all parameters of a network and of its loss, in one group.
 
     Frozen parameters belong to it too: without a gradient they are left alone, and may be released later.
+
+    Args:
+        model: the network.
+        config: which optimizer.
+        loss: its parameters, where it has any, come after those of the network.
 
     Raises:
         ConfigError: for values outside their range, all together, and for a configuration that names no optimizer.
@@ -25,11 +32,12 @@ def build_optimizer(model: nn.Module, config: OptimizerConfig) -> FlatOptimizer:
     ]
     if problems:
         raise ConfigError(problems)
+    parameters = chain(model.parameters(), () if loss is None else loss.parameters())
     shared = {"lr": config.lr, "weight_decay": config.weight_decay}
     match config:
         case MuSGDConfig():
             return MuSGD(
-                model.parameters(),
+                parameters,
                 **shared,
                 momentum=config.momentum,
                 muon_weight=config.muon_weight,
@@ -37,9 +45,9 @@ def build_optimizer(model: nn.Module, config: OptimizerConfig) -> FlatOptimizer:
                 newton_schulz_steps=config.newton_schulz_steps,
             )
         case SGDConfig():
-            return SGD(model.parameters(), **shared, momentum=config.momentum)
+            return SGD(parameters, **shared, momentum=config.momentum)
         case AdamWConfig():
-            return AdamW(model.parameters(), **shared, betas=(config.beta1, config.beta2), eps=config.eps)
+            return AdamW(parameters, **shared, betas=(config.beta1, config.beta2), eps=config.eps)
     raise ConfigError([f"optimizer={config.name} is not an optimizer; allowed are musgd, sgd and adamw."])
 
 

@@ -17,7 +17,7 @@ from torch.optim import optimizer as torch_optimizers
 
 from lucid_yolo.config.errors import ConfigError
 from lucid_yolo.config.schema import OnUnmet, RootConfig
-from lucid_yolo.data.labels.base import LabelSpec
+from lucid_yolo.data.labels.base import spec_without_data
 from lucid_yolo.optim.musgd import MuSGD
 from lucid_yolo.perf.flag import Flag, find_flags
 from lucid_yolo.perf.live import LiveFacts, ModuleFacts
@@ -99,9 +99,9 @@ def _fallen(row: PlanRow, flag: Flag, rules: Sequence[Rule], facts: Facts) -> Pl
 
 def describe(built: Built) -> LiveFacts:
     """Look at the objects of a fit for everything that a rule asks about."""
-    stock_loss = get_task(built.config.task.name).build_loss(
-        built.config.task, LabelSpec(1), built.config.data.image_size
-    )
+    task = get_task(built.config.task.name)
+    with torch.random.fork_rng(devices=[]):  # random numbers belong to the run
+        stock_loss = task.build_loss(built.config.task, spec_without_data(task.labels, 1), built.config.data.image_size)
     return LiveFacts(
         network=describe_module(built.network, built.device),
         loss=describe_module(built.loss, built.device),

@@ -17,6 +17,7 @@ from lucid_yolo.ops.letterbox import Letterbox
 if TYPE_CHECKING:  # the evaluators are slow to import, and training alone needs none
     from lucid_yolo.eval.columns import ImageDetections
     from lucid_yolo.eval.metrics import SplitMetrics
+    from lucid_yolo.eval.recall import Recall
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,10 @@ class Task(Protocol):
 
     def evaluate(self, index: SplitIndex, detections: ImageDetections) -> SplitMetrics:
         """Score the detections of a split."""
+        ...
+
+    def recalls(self, index: SplitIndex, detections: ImageDetections) -> dict[str, Recall]:
+        """Count the objects that are found at IoU 0.5, by name: the figures of an overfit check."""
         ...
 
     def metric_values(self, metrics: SplitMetrics) -> dict[str, float]:

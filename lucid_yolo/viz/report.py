@@ -16,7 +16,7 @@ from lucid_yolo.ops.detections import Detections
 from lucid_yolo.viz.batches import batch_grid
 from lucid_yolo.viz.confusion import confusion_figure
 from lucid_yolo.viz.curves import curves_figure, read_metrics
-from lucid_yolo.viz.draw import save_picture
+from lucid_yolo.viz.draw import Skeleton, save_picture
 from lucid_yolo.viz.figure import save_figure
 from lucid_yolo.viz.labels import label_figure
 from lucid_yolo.viz.pr import confidence_figure, pr_figure
@@ -77,7 +77,8 @@ def write_label_picture(directory: Path, index: SplitIndex) -> Path:
 
 def write_training_picture(directory: Path, index: SplitIndex, batch: Batch, *, name: str) -> Path:
     """Write ``<name>.jpg``, a training batch (on the host) with its targets."""
-    return save_picture(batch_grid(batch, index.class_names, paths=index.paths), directory / f"{name}.jpg")
+    drawn = batch_grid(batch, index.class_names, paths=index.paths, skeleton=_skeleton(index))
+    return save_picture(drawn, directory / f"{name}.jpg")
 
 
 def write_curves(directory: Path, metrics: Path) -> Path:
@@ -117,8 +118,9 @@ def write_validation_pictures(
     )
     by_recall = pr_figure(metrics.recall_points, metrics.precision, metrics.per_class_ap50, class_names)
     matrix = confusion_figure(metrics.confusion, class_names, confidence=confidence)
+    compared = comparison_grid(chosen, class_names, confidence=confidence, skeleton=_skeleton(index))
     return (
-        save_picture(comparison_grid(chosen, class_names, confidence=confidence), directory / "val_predictions.jpg"),
+        save_picture(compared, directory / "val_predictions.jpg"),
         save_figure(by_recall, directory / "precision_recall.png"),
         save_figure(by_confidence, directory / "confidence.png"),
         save_figure(matrix, directory / "confusion.png"),
@@ -136,4 +138,9 @@ def _comparison(
         width, height = index.sizes[image].tolist()
         picture = np.full((max(height, 1), max(width, 1), 3), _UNREADABLE, np.uint8)
         name = f"{name} (cannot be read)"
-    return Comparison(name, picture, index.boxes[rows], index.classes[rows], index.crowd[rows], detections)
+    labels = None if index.labels is None else index.labels.take(np.arange(rows.start, rows.stop))
+    return Comparison(name, picture, index.boxes[rows], index.classes[rows], index.crowd[rows], detections, labels)
+
+
+def _skeleton(index: SplitIndex) -> Skeleton:
+    return () if index.keypoints is None else index.keypoints.skeleton

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from lucid_yolo.data.labels.base import Labels
 from lucid_yolo.ops.detections import Detections
-from lucid_yolo.viz.draw import Picture, draw_detections, draw_objects
+from lucid_yolo.viz.draw import Picture, Skeleton, draw_detections, draw_objects
+from lucid_yolo.viz.shapes import label_shapes
 from lucid_yolo.viz.style import count
 from lucid_yolo.viz.tiles import fit, grid, tile
 
@@ -28,6 +30,7 @@ class Comparison:
         classes: (N,) labels.
         crowd: (N,) which of them are crowds.
         detections: those to show.
+        labels: what the truth has beside boxes.
     """
 
     name: str
@@ -36,15 +39,19 @@ class Comparison:
     classes: NDArray[np.integer]
     crowd: NDArray[np.bool_]
     detections: Detections
+    labels: Labels | None = None
 
 
-def comparison_grid(comparisons: Sequence[Comparison], class_names: Sequence[str], *, confidence: float) -> Picture:
+def comparison_grid(
+    comparisons: Sequence[Comparison], class_names: Sequence[str], *, confidence: float, skeleton: Skeleton = ()
+) -> Picture:
     """Draw truth (left) and prediction (right) of each picture, two pairs a row.
 
     Args:
         comparisons: at least one.
         class_names: one name a class.
         confidence: least score, for the caption.
+        skeleton: pairs of key points that a line joins.
 
     Returns:
         (H, W, 3) uint8 RGB.
@@ -54,11 +61,18 @@ def comparison_grid(comparisons: Sequence[Comparison], class_names: Sequence[str
     tiles = []
     for one in comparisons:
         fitted = fit(one.picture, _TILE_WIDTH, height)
-        found = Detections(
-            fitted.boxes(one.detections.boxes).astype(np.float32), one.detections.scores, one.detections.classes
+        found, scale = one.detections, fitted.scale
+        resized_height, resized_width = fitted.picture.shape[:2]
+        truth = draw_objects(
+            fitted.picture,
+            fitted.boxes(one.boxes),
+            one.classes,
+            class_names,
+            crowd=one.crowd,
+            shapes=label_shapes(one.labels, width=resized_width, height=resized_height, scale=scale),
+            skeleton=skeleton,
         )
-        truth = draw_objects(fitted.picture, fitted.boxes(one.boxes), one.classes, class_names, crowd=one.crowd)
-        predicted = draw_detections(fitted.picture, found, class_names)
+        predicted = draw_detections(fitted.picture, found, class_names, skeleton=skeleton, scale=scale)
         tiles.append(tile(truth, _TILE_WIDTH, height, f"truth: {count(len(one.boxes), 'object')}, {one.name}"))
         tiles.append(
             tile(

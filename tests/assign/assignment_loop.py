@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import cmath
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -45,9 +47,24 @@ def inside(x: float, y: float, box: list[float], config: AssignerConfig) -> bool
     return low[0] <= x <= high[0] and low[1] <= y <= high[1]
 
 
+def inside_turned(x: float, y: float, box: list[float], config: AssignerConfig) -> bool:
+    """The same for cx, cy, w, h, theta: the point is turned back."""
+    back = complex(x - box[0], y - box[1]) * cmath.exp(-1j * box[4])
+    width, height = (config.small_reference if side < config.small_side else side for side in box[2:4])
+    return abs(back.real) <= width / 2 + 1e-4 and abs(back.imag) <= height / 2 + 1e-4
+
+
 def slow_assignment(
-    logits: Tensor, boxes: Tensor, centers: Tensor, targets: Targets, config: AssignerConfig
+    logits: Tensor,
+    boxes: Tensor,
+    centers: Tensor,
+    targets: Targets,
+    config: AssignerConfig,
+    *,
+    lies_in: Callable[[float, float, list[float], AssignerConfig], bool] = inside,
 ) -> SlowAssignment:
+    """``lies_in`` is asked about the box of an object, or about its rotated box where there is one."""
+    regions = targets.boxes if targets.rotated is None else targets.rotated
     found: dict[tuple[int, int, int], tuple[int, float]] = {}
     for branch, topk in enumerate((config.topk_one_to_many, config.topk_one_to_one)):
         for image in range(logits.shape[1]):
@@ -55,7 +72,9 @@ def slow_assignment(
             for row in range(len(targets.valid)):
                 if targets.valid[row] and targets.image_index[row] == image:
                     truth, label = targets.boxes[row].tolist(), int(targets.classes[row])
-                    values = metrics(logits[branch, image, :, label], boxes[branch, image], centers, truth, config)
+                    region = regions[row].tolist()
+                    near = [lies_in(x, y, region, config) for x, y in centers.tolist()]
+                    values = metrics(logits[branch, image, :, label], boxes[branch, image], near, truth, config)
                     best = sorted(values, key=lambda a: -values[a][0])[:topk]
                     taken[row] = {a: values[a] for a in best}
             settle(taken)
@@ -69,12 +88,12 @@ def slow_assignment(
 
 
 def metrics(
-    logits: Tensor, boxes: Tensor, centers: Tensor, truth: list[float], config: AssignerConfig
+    logits: Tensor, boxes: Tensor, near: list[bool], truth: list[float], config: AssignerConfig
 ) -> dict[int, tuple[float, float]]:
     """(t, u) of each candidate of one object."""
     values = {}
-    for a, (x, y) in enumerate(centers.tolist()):
-        if inside(x, y, truth, config):
+    for a, candidate in enumerate(near):
+        if candidate:
             s, u = 1 / (1 + math.exp(-logits[a].item())), overlap(boxes[a].tolist(), truth)
             values[a] = (s**config.alpha * u**config.beta, u)
     return values

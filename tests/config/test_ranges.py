@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from lucid_yolo.config.ranges import ACCELERATORS, RANGES, TEXTS, Range, range_problem
-from lucid_yolo.config.schema import OPTIMIZERS, RootConfig
+from lucid_yolo.config.schema import KINDS, RootConfig
 from lucid_yolo.config.verbs import CompareConfig, PredictConfig, ProfileConfig, ValidateConfig
 
 
@@ -17,9 +17,9 @@ def numbers(kind: type, prefix: str = "") -> Iterator[str]:
     hints = get_type_hints(kind)
     for field in dataclasses.fields(kind):
         key, hint = f"{prefix}{field.name}", hints[field.name]
-        if key == "optimizer":
-            for optimizer in OPTIMIZERS.values():
-                yield from numbers(optimizer, "optimizer.")
+        if key in KINDS:
+            for option in KINDS[key].values():
+                yield from numbers(option, f"{key}.")
         elif dataclasses.is_dataclass(hint):
             yield from numbers(hint, f"{key}.")
         elif {int, float} & ({hint} | set(getattr(hint, "__args__", ()))):
@@ -32,7 +32,7 @@ SCHEMA_NUMBERS = {*numbers(RootConfig), *(key for verb in VERBS for key in numbe
 
 def test_every_number_of_the_schema_has_a_range_and_every_range_a_number() -> None:
     assert set(RANGES) == SCHEMA_NUMBERS
-    assert len(RANGES) == 66
+    assert len(RANGES) == 75
 
 
 @pytest.mark.parametrize(

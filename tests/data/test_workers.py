@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from lucid_yolo.data.empty import empty_targets
+from lucid_yolo.data.labels.base import KeypointSpec, LabelKind, LabelSpec
 from lucid_yolo.data.workers import WorkerChoice, batch_bytes, choose_num_workers
 
 MIB = 1024**2
@@ -57,8 +59,14 @@ def test_a_named_count_is_kept_and_warned_about():
 
 
 def test_bytes_of_a_batch_by_hand():
-    # 2 images of 3 * 32 * 32 bytes, 3 float32 gains and an int64 number each; 16 rows of 8 + 8 + 16 + 1 bytes
-    assert batch_bytes(batch_size=2, image_size=32, rows=16) == 2 * 3072 + 2 * 12 + 2 * 8 + 16 * 33
+    # 2 images of 3 * 32 * 32 bytes, 3 float32 gains and an int64 number each; 16 rows of 8 + 8 + 16 + 1 bytes, and
+    # as many bytes for the other labels of a row as ``Targets`` says
+    spec = LabelSpec(1, KeypointSpec(("a", "b"), (), None, None))
+    added = {LabelKind.BOXES: 0, LabelKind.POLYGONS: 8 * 1, LabelKind.KEYPOINTS: 2 * 3 * 4, LabelKind.CORNERS: 5 * 4}
+    for labels, more in added.items():
+        targets = empty_targets(labels, spec, rows=16, image_size=32)
+        found = batch_bytes(batch_size=2, image_size=32, targets=targets)
+        assert found == 2 * 3072 + 2 * 12 + 2 * 8 + 16 * (33 + more)
 
 
 def test_a_worker_survives_the_signal_to_its_group_and_obeys_its_parent():

@@ -11,6 +11,7 @@ import torch
 import lucid_yolo as ly
 from lucid_yolo.config.compose import to_root
 from lucid_yolo.config.errors import ConfigError
+from lucid_yolo.config.schema import TASKS
 from lucid_yolo.engine.warm_up import _step, warm_up
 from lucid_yolo.perf.machine import describe_machine
 from lucid_yolo.perf.plan import resolve
@@ -30,8 +31,9 @@ def test_it_needs_no_lightning() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_the_step_imports_nothing() -> None:
-    code = """
+@pytest.mark.parametrize("task", TASKS)
+def test_the_step_imports_nothing(task: str) -> None:
+    code = f"""
 import sys, torch
 import lucid_yolo as ly
 from lucid_yolo.config.compose import to_root
@@ -41,7 +43,7 @@ from lucid_yolo.perf.plan import resolve
 from lucid_yolo.tasks import get_task
 from tests.engine.tiny import tiny_overrides
 
-root = to_root(ly.compose(tiny_overrides()))
+root = to_root(ly.compose(tiny_overrides("task={task}")))
 get_task(root.task.name)
 plan = resolve(root, describe_machine(root), None)
 torch.cuda.synchronize = lambda *_: None
@@ -53,8 +55,9 @@ print(sorted(set(sys.modules) - before))
     assert done.stdout.strip() == "[]"
 
 
-def test_the_step_draws_no_random_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    root = to_root(ly.compose(tiny_overrides()))
+@pytest.mark.parametrize("task", TASKS)
+def test_the_step_draws_no_random_number(monkeypatch: pytest.MonkeyPatch, task: str) -> None:
+    root = to_root(ly.compose(tiny_overrides(f"task={task}")))
     monkeypatch.setattr(torch.cuda, "synchronize", lambda *_: None)
     before = torch.get_rng_state()
     _step(root, resolve(root, describe_machine(root), None), torch.device("cpu"))

@@ -2,102 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from pycocotools.coco import COCO
-from pycocotools.cocoeval import COCOeval
 
 from lucid_yolo.config.schema import DataConfig
-from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.readers import read_split
-from lucid_yolo.eval.coco import evaluate_boxes, to_coco_json
-from lucid_yolo.eval.columns import to_xywh
-from lucid_yolo.eval.metrics import BoxMetrics
-from lucid_yolo.ops.detections import Detections
-
-
-def evaluate_files(truth: Path, found: Path) -> np.ndarray:
-    """The twelve numbers of the COCO tools, from files."""
-    with contextlib.redirect_stdout(io.StringIO()):
-        coco = COCO(str(truth))
-        evaluator = COCOeval(coco, coco.loadRes(str(found)), "bbox")
-        evaluator.evaluate()
-        evaluator.accumulate()
-        evaluator.summarize()
-    return evaluator.stats
-
-
-def export_truth(index: SplitIndex, path: Path) -> None:
-    annotations = [
-        {
-            "id": row + 1,
-            "image_id": int(index.image_ids[image]),
-            "category_id": index.category_ids[index.classes[row]],
-            "bbox": to_xywh(index.boxes[row])[0].tolist(),
-            "area": float(index.areas[row]),
-            "iscrowd": int(index.crowd[row]),
-        }
-        for image in range(len(index))
-        for row in range(index.offsets[image], index.offsets[image + 1])
-    ]
-    images = [
-        {"id": int(i), "width": int(w), "height": int(h)}
-        for i, (w, h) in zip(index.image_ids, index.sizes, strict=True)
-    ]
-    categories = [{"id": i, "name": name} for i, name in zip(index.category_ids, index.class_names, strict=True)]
-    path.write_text(json.dumps({"images": images, "annotations": annotations, "categories": categories}))
-
-
-def read_coco(path: Path) -> SplitIndex:
-    """A split from a COCO file, without boxes of no size; simpler than the project's reader and independent of it."""
-    content = json.loads(path.read_text())
-    categories = sorted(content["categories"], key=lambda c: c["id"])
-    label = {c["id"]: i for i, c in enumerate(categories)}
-    images = content["images"]
-    objects = [
-        [a for a in content["annotations"] if a["image_id"] == image["id"] and min(a["bbox"][2:]) > 0]
-        for image in images
-    ]
-    rows = [a for group in objects for a in group]
-    xywh = np.array([a["bbox"] for a in rows], np.float64)
-    return SplitIndex(
-        name="val",
-        source=str(path),
-        class_names=tuple(c["name"] for c in categories),
-        category_ids=tuple(label),
-        paths=tuple(image["file_name"] for image in images),
-        image_ids=np.array([image["id"] for image in images]),
-        sizes=np.array([(image["width"], image["height"]) for image in images], np.int32),
-        offsets=np.cumsum([0, *map(len, objects)]),
-        boxes=np.concatenate([xywh[:, :2], xywh[:, :2] + xywh[:, 2:]], axis=1).astype(np.float32),
-        classes=np.array([label[a["category_id"]] for a in rows]),
-        crowd=np.array([bool(a.get("iscrowd", 0)) for a in rows]),
-        areas=np.array([a["area"] for a in rows], np.float32),
-    )
-
-
-def perfect(index: SplitIndex) -> list[Detections]:
-    """One detection on each object that is not a crowd."""
-    result = []
-    for image in range(len(index)):
-        rows = index.rows(image)
-        keep = ~index.crowd[rows]
-        boxes, classes = index.boxes[rows][keep], index.classes[rows][keep]
-        result.append(Detections(boxes, np.full(len(boxes), 0.9, np.float32), classes))
-    return result
-
-
-def numbers(metrics: BoxMetrics) -> list[float]:
-    """In the order of the COCO tools, NaN as their -1."""
-    names = ("ap", "ap50", "ap75", "ap_small", "ap_medium", "ap_large", "ar1", "ar10", "ar100")
-    return [-1.0 if math.isnan(getattr(metrics, name)) else getattr(metrics, name) for name in names]
+from lucid_yolo.eval.coco import evaluate_boxes
+from lucid_yolo.eval.results import to_coco_json
+from tests.eval.coco_files import evaluate_files, export_truth, numbers, perfect, read_coco
 
 
 def test_average_precision_by_hand(make_split, make_detections):

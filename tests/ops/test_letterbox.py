@@ -50,3 +50,13 @@ def test_there_and_back(width, height, image_size, corners):
     # one float32 rounding on the canvas, seen through the scale
     bound = image_size * 2.0**-23 / min(letterbox.scaled_width / width, letterbox.scaled_height / height) + 1e-3
     np.testing.assert_allclose(letterbox.boxes_to_picture(canvas), boxes, atol=bound)
+
+
+@given(SIDE, SIDE, st.sampled_from([32, 640]), st.tuples(*[st.floats(-1, 2)] * 4))
+@settings(max_examples=100, deadline=None)
+def test_points_go_where_the_corners_of_boxes_go(width, height, image_size, corners):
+    letterbox = letterbox_for(width, height, image_size)
+    box = np.array([corners]) * [width, height, width, height]
+    points = letterbox.points_to_canvas(box.reshape(1, 2, 2))
+    np.testing.assert_allclose(points.reshape(1, 4), letterbox.boxes_to_canvas(box), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(letterbox.points_to_picture(points), box.reshape(1, 2, 2), rtol=1e-6, atol=1e-3)

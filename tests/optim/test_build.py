@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from torch import nn
 
 from lucid_yolo.config.errors import ConfigError
 from lucid_yolo.config.schema import AdamWConfig, MuSGDConfig, OptimizerConfig, SGDConfig
@@ -36,6 +37,14 @@ def test_all_parameters_are_in_one_group_also_frozen_ones() -> None:
     network[0].weight.requires_grad_(False)
     (group,) = build_optimizer(network, SGDConfig("sgd", 0.1)).param_groups
     assert [id(p) for p in group["params"]] == [id(p) for p in network.parameters()]
+
+
+def test_parameters_of_the_loss_come_last() -> None:
+    network, loss = make_network(), nn.Linear(2, 3)
+    (group,) = build_optimizer(network, SGDConfig("sgd", 0.1), loss).param_groups
+    assert [id(p) for p in group["params"]] == [id(p) for p in (*network.parameters(), loss.weight, loss.bias)]
+    (group,) = build_optimizer(network, SGDConfig("sgd", 0.1), nn.ReLU()).param_groups
+    assert len(group["params"]) == len(list(network.parameters()))
 
 
 def test_all_problems_are_reported_together() -> None:

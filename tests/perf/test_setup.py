@@ -13,10 +13,11 @@ from lightning.pytorch.plugins.precision import MixedPrecision, Precision
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from lucid_yolo.config.compose import compose, to_root
 from lucid_yolo.config.errors import ConfigError
 from lucid_yolo.config.regions import OF_EVERY_TASK
 from lucid_yolo.config.schema import CompileName, OnUnmet, TaskName
-from lucid_yolo.data.labels.base import LabelSpec
+from lucid_yolo.data.labels.base import LabelKind, LabelSpec, spec_without_data
 from lucid_yolo.losses.detection import DetectionLoss
 from lucid_yolo.nn.model import Detector, Scale
 from lucid_yolo.optim.musgd import MuSGD
@@ -79,6 +80,15 @@ def make_built() -> Built:
 def test_what_the_project_builds_is_stock() -> None:
     assert describe(make_built()) == LiveFacts()
     assert describe(replace(make_built(), device=torch.device("cpu", 0))) != LiveFacts()  # the CPU has no index
+
+
+def test_a_loss_with_parameters_is_stock_and_looking_at_it_draws_no_random_number() -> None:
+    config = to_root(compose(["task=keypoints", "data.image_size=64"]))
+    loss = get_task(config.task.name).build_loss(config.task, spec_without_data(LabelKind.KEYPOINTS, 3), 64)
+    built = replace(make_built(), config=config, loss=loss)
+    before = torch.get_rng_state()
+    assert describe(built) == LiveFacts(loss_class="KeypointLoss")
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def judged(built: Built) -> dict[str, tuple[str | None, str]]:

@@ -81,7 +81,8 @@ def decoded_rows(*images: list[tuple[list[float], float, int]]) -> DecodedBoxes:
     def column(i: int) -> list[list[object]]:
         return [[row[i] for row in image] for image in images]
 
-    return DecodedBoxes(torch.tensor(column(0)), torch.tensor(column(1)), torch.tensor(column(2)))
+    anchors = torch.zeros(len(images), len(images[0]), dtype=torch.int64)
+    return DecodedBoxes(torch.tensor(column(0)), torch.tensor(column(1)), torch.tensor(column(2)), anchors)
 
 
 def test_detections_return_to_the_frames_of_their_pictures() -> None:
@@ -113,6 +114,6 @@ def test_an_image_without_any_detection_gives_empty_columns() -> None:
 def test_scores_survive_the_way_to_the_host_bit_for_bit() -> None:
     scores: Tensor = torch.rand(1, 50).sort(descending=True).values
     boxes = torch.tensor([1.0, 1.0, 9.0, 9.0]).expand(1, 50, 4)
-    decoded = DecodedBoxes(boxes, scores, torch.zeros(1, 50, dtype=torch.int64))
+    decoded = DecodedBoxes(boxes, scores, *[torch.zeros(1, 50, dtype=torch.int64)] * 2)
     (found,) = to_detections(decoded, [Letterbox(1.0, 0.0, 0.0, 64, 64)])
     assert np.array_equal(found.scores, scores[0].numpy())

@@ -54,6 +54,13 @@ class LabelSpec:
     keypoints: KeypointSpec | None = None
 
 
+def spec_without_data(labels: LabelKind, num_classes: int) -> LabelSpec:
+    """What stands in for the labels of data that is not read: as many key points as COCO's persons have."""
+    if labels is not LabelKind.KEYPOINTS:
+        return LabelSpec(num_classes)
+    return LabelSpec(num_classes, KeypointSpec(tuple(map(str, range(17))), (), None, None))
+
+
 class Labels(Protocol):
     """Labels of N objects, in their order. Immutable: every method that changes something returns a copy.
 

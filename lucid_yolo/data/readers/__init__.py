@@ -10,11 +10,13 @@ from typing import cast
 from lucid_yolo.config.errors import ConfigError, DataError
 from lucid_yolo.config.schema import DataConfig
 from lucid_yolo.data.index import SplitIndex
+from lucid_yolo.data.keypoint_settings import with_keypoints
 from lucid_yolo.data.labels.base import LabelKind
-from lucid_yolo.data.readers.matching import class_mismatch, shared_images
+from lucid_yolo.data.readers.matching import class_mismatch, keypoint_mismatch, shared_images
 from lucid_yolo.data.readers.settings import SPLITS, Split
 
-_SHARED_MODULES = frozenset({"columns", "layout", "parsers", "matching", "problems", "settings", "sizes", "yolo_files"})
+_SHARED_MODULES = {"columns", "layout", "matching", "parsers", "problems", "settings", "sizes"}  # of all formats
+_SHARED_MODULES |= {"oriented", "tiles", "xml_lines", "yolo_files"}  # of some
 
 
 def formats() -> tuple[str, ...]:
@@ -37,7 +39,8 @@ def read_split(config: DataConfig, split: Split, labels: LabelKind = LabelKind.B
     if config.format not in formats():
         raise ConfigError([f"data.format={config.format}: no such reader; allowed: {', '.join(formats())}"])
     reader = import_module(f"{__name__}.{config.format}")
-    return cast(SplitIndex, reader.read(config, split, labels))
+    index = cast(SplitIndex, reader.read(config, split, labels))
+    return index if index.keypoints is None else with_keypoints(index, index.keypoints)
 
 
 def read_splits(config: DataConfig, labels: LabelKind = LabelKind.BOXES) -> tuple[SplitIndex, SplitIndex]:
@@ -45,9 +48,9 @@ def read_splits(config: DataConfig, labels: LabelKind = LabelKind.BOXES) -> tupl
 
     Raises:
         ConfigError: as :func:`read_split`.
-        DataError: as :func:`read_split`, or the splits have different classes.
+        DataError: as :func:`read_split`, or the splits have different classes or key points.
     """
     train, val = (read_split(config, split, labels) for split in SPLITS)
-    for problem in class_mismatch(train, val):
+    for problem in (*class_mismatch(train, val), *keypoint_mismatch(train, val)):
         raise DataError(problem)
     return train, replace(val, notes=val.notes + shared_images(train, val))

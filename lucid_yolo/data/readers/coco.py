@@ -54,7 +54,7 @@ def read(config: DataConfig, split: Split, labels: LabelKind) -> SplitIndex:
         DataError: files not found or ambiguous, or labels that cannot be used; all problems of a file at once.
     """
     check_options(config, allowed=())
-    return read_annotations(find_annotations(config, split), config, split, labels)
+    return read_annotations(find_annotations(config, split, labels), config, split, labels)
 
 
 def read_annotations(source: Path, config: DataConfig, split: Split, labels: LabelKind) -> SplitIndex:
@@ -79,6 +79,8 @@ def read_annotations(source: Path, config: DataConfig, split: Split, labels: Lab
         )
     rows = _read_objects(document["annotations"], categories, images, parser, problems)
     keypoints = _read_keypoints(document["categories"], parser, problems)
+    if keypoints is not None:
+        _check_keypoints(rows, images, len(keypoints), problems)
     sizes, unreadable, notes = _displayed_sizes(paths, images, config, problems)
     problems.raise_if_any(paths)
     facts = SplitFacts(
@@ -90,6 +92,7 @@ def read_annotations(source: Path, config: DataConfig, split: Split, labels: Lab
         image_ids=np.asarray(images.ids, np.int64),
         sizes=sizes,
         keypoints=keypoints,
+        labels=labels,
     )
     return build_index(
         facts,
@@ -205,6 +208,16 @@ def _read_keypoints(records: list[Any], parser: LabelParser, problems: Problems)
         return None
 
 
+def _check_keypoints(rows: ObjectRows, images: _Images, count: int, problems: Problems) -> None:
+    """Every object has the points that its category names, or none."""
+    for image, key, points in zip(rows.image, rows.keys, rows.labels, strict=True):
+        if points is not None and len(points) != count:
+            problems.add(
+                f"annotation {key} ({images.names[image]}): keypoints has {3 * len(points)} numbers; the categories "
+                f"name {counted(count, 'point')}, so {3 * count} are needed"
+            )
+
+
 def _read_objects(
     records: list[Any], categories: _Categories, images: _Images, parser: LabelParser, problems: Problems
 ) -> ObjectRows:
@@ -224,7 +237,7 @@ def _read_objects(
         if label is None:
             problems.add(f"{where}: {_shown(record, 'category_id')}; allowed: {allowed_ids(categories.ids)}")
             continue
-        parsed = _parsed(record, parser, where, problems)
+        parsed = _parsed(record, images.sizes[image], parser, where, problems)
         box = (parsed.box or _read_box(record, where, problems)) if parsed is not None else None
         crowd = record.get("iscrowd")  # null and absent mean no crowd
         if crowd not in (0, 1, None):
@@ -244,12 +257,19 @@ def _read_objects(
     return rows
 
 
-def _parsed(record: dict[str, Any], parser: LabelParser, where: str, problems: Problems) -> Parsed | None:
+def _parsed(
+    record: dict[str, Any], size: tuple[int, int] | None, parser: LabelParser, where: str, problems: Problems
+) -> Parsed | None:
     try:
-        return parser.coco(record)
+        parsed = parser.coco(record)
     except UnusableLabelError as error:
         problems.add(f"{where}: {error}")
         return None
+    if parsed.size is not None and size is not None and parsed.size != size:
+        made_for, stated = (f"{width}x{height}" for width, height in (parsed.size, size))
+        problems.add(f"{where}: its label is made for a picture of {made_for} pixels, its image has {stated}")
+        return None
+    return parsed
 
 
 def _read_box(record: dict[str, Any], where: str, problems: Problems) -> tuple[float, float, float, float] | None:

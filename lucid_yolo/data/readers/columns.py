@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lucid_yolo.data.index import SplitIndex
-from lucid_yolo.data.labels.base import KeypointSpec, Labels
+from lucid_yolo.data.labels.base import KeypointSpec, LabelKind, Labels
 from lucid_yolo.data.readers.problems import LabelError, counted, some
 
 _OVERHANG = 0.5  # pixels: a box that reaches out by less is rounding, clipped without a word
@@ -44,7 +44,12 @@ class ObjectRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitFacts:
-    """The part of a split that is not objects; fields as in :class:`SplitIndex`."""
+    """The part of a split that is not objects; fields as in :class:`SplitIndex`.
+
+    Attributes:
+        labels: what is read of an object beside its box and class.
+        ignored: what the format calls an object that is ``crowd``.
+    """
 
     name: str
     source: str
@@ -54,6 +59,8 @@ class SplitFacts:
     image_ids: NDArray[np.int64]
     sizes: NDArray[np.int32]
     keypoints: KeypointSpec | None = None
+    labels: LabelKind = LabelKind.BOXES
+    ignored: str = "crowd region"
 
 
 def build_index(
@@ -66,7 +73,8 @@ def build_index(
 ) -> SplitIndex:
     """Clean the boxes, sort the objects by image and count what a user should know.
 
-    Boxes without area are dropped, boxes outside their picture too, boxes partly outside are clipped; each is noted.
+    Boxes without area are dropped, boxes outside their picture too, boxes partly outside are clipped (corners of
+    rotated boxes stay as they are); each is noted.
 
     Args:
         facts: images and classes.
@@ -89,7 +97,7 @@ def build_index(
     for chosen, what in (
         (empty, "of zero size dropped"),
         (outside, "wholly outside the picture dropped"),
-        (cut, "partly outside the picture clipped"),
+        (cut & (facts.labels is not LabelKind.CORNERS), "partly outside the picture clipped"),
     ):
         positions = np.flatnonzero(chosen)
         if len(positions):
@@ -105,7 +113,8 @@ def build_index(
     areas = np.asarray(rows.areas, np.float64)[kept]
     box_areas = (boxes[:, 2:] - boxes[:, :2]).prod(axis=1)
     classes = np.asarray(rows.classes, np.int64)[kept]
-    all_notes += _count_notes(facts, per_image, classes, crowd)
+    ignored = {(rows.image[i], rows.keys[i]) for i in kept[crowd].tolist()}
+    all_notes += _count_notes(facts, per_image, classes, crowd, ignored=len(ignored))
     return SplitIndex(
         name=facts.name,
         source=facts.source,
@@ -135,13 +144,18 @@ def _nothing_to_learn(facts: SplitFacts, parsed: int, kept: int, notes: Sequence
 
 
 def _count_notes(
-    facts: SplitFacts, per_image: NDArray[np.int64], classes: NDArray[np.int64], crowd: NDArray[np.bool_]
+    facts: SplitFacts,
+    per_image: NDArray[np.int64],
+    classes: NDArray[np.int64],
+    crowd: NDArray[np.bool_],
+    *,
+    ignored: int,
 ) -> list[str]:
     notes = []
     if backgrounds := int((per_image == 0).sum()):
         notes.append(f"{backgrounds} of {counted(len(per_image), 'image')} have no objects (backgrounds)")
-    if crowds := int(crowd.sum()):
-        notes.append(f"{counted(crowds, 'crowd region')}: no positives in training, ignored in evaluation")
+    if ignored:
+        notes.append(f"{counted(ignored, facts.ignored)}: no positives in training, ignored in evaluation")
     present = np.bincount(classes[~crowd], minlength=len(facts.class_names)) > 0
     if absent := [name for name, there in zip(facts.class_names, present, strict=True) if not there]:
         notes.append(f"{len(absent)} of {counted(len(present), 'class', 'classes')} have no object: {some(absent)}")

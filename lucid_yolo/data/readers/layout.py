@@ -11,6 +11,7 @@ from pathlib import Path
 
 from lucid_yolo.config.errors import ConfigError, DataError
 from lucid_yolo.config.schema import DataConfig
+from lucid_yolo.data.labels.base import LabelKind
 from lucid_yolo.data.readers.problems import some
 from lucid_yolo.data.readers.settings import Split, data_root, named_path
 
@@ -33,12 +34,14 @@ _ANNOTATIONS = (
     "{split}/annotations.json",
     "{split}/labels.json",
 )
+_USUAL = "instances_"
+_OWN_FILES = {LabelKind.KEYPOINTS: "person_keypoints_"}  # kinds of label that COCO keeps in files of their own
 _IMAGES = ("{split}", "images/{split}", "{split}/images", "{split}/data", "images", "JPEGImages", "data", ".")
 _PROBES = 16  # image names that are looked for in a folder
 
 
-def find_annotations(config: DataConfig, split: Split) -> Path:
-    """The annotation file of a split.
+def find_annotations(config: DataConfig, split: Split, labels: LabelKind = LabelKind.BOXES) -> Path:
+    """The annotation file of a split; one that is named after the kind of label goes before the others.
 
     Raises:
         ConfigError: neither a root nor the file is configured.
@@ -54,7 +57,8 @@ def find_annotations(config: DataConfig, split: Split) -> Path:
     if not root.is_dir():
         raise DataError(f"data.root: {root} is a file; data=coco needs the folder (data.{split} names a file)")
     patterns = [pattern.format(split=name) for name in SPLIT_NAMES[split] for pattern in _ANNOTATIONS]
-    found = _distinct(path for pattern in patterns for path in sorted(root.glob(pattern)))
+    own = [p.replace(_USUAL, _OWN_FILES[labels]) for p in patterns if _USUAL in p] if labels in _OWN_FILES else []
+    found = _found(root, own) or _found(root, patterns)
     if len(found) > 1:
         raise DataError(f"{root}: several annotation files for the {split} split: {_list(found, root)}; {_pick(split)}")
     if not found:
@@ -118,12 +122,18 @@ def refuse_image_keys(config: DataConfig) -> None:
 
 
 def _image_folders(root: Path, split: Split, annotations: Path) -> list[Path]:
-    year = annotations.stem.removeprefix("instances_")
+    year = annotations.stem
+    for prefix in (_USUAL, *_OWN_FILES.values()):
+        year = year.removeprefix(prefix)
     names = list(dict.fromkeys((*SPLIT_NAMES[split], year)))
     relative = [pattern.format(split=name) for name in names for pattern in _IMAGES]
     folders = [annotations.parent, annotations.parent / "images", annotations.parent / "data"]
     folders += [root / text for text in relative]
     return _distinct(folder for folder in folders if folder.is_dir())
+
+
+def _found(root: Path, patterns: Sequence[str]) -> list[Path]:
+    return _distinct(path for pattern in patterns for path in sorted(root.glob(pattern)))
 
 
 def _distinct(paths: Iterable[Path]) -> list[Path]:

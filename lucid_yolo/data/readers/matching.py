@@ -23,6 +23,17 @@ def class_mismatch(train: SplitIndex, val: SplitIndex) -> tuple[str, ...]:
     )
 
 
+def keypoint_mismatch(train: SplitIndex, val: SplitIndex) -> tuple[str, ...]:
+    """One sentence if the splits have different key points, else none."""
+    if train.keypoints is None or val.keypoints is None or train.keypoints.names == val.keypoints.names:
+        return ()
+    of_train, of_val = (some(spec.names, shown=20) for spec in (train.keypoints, val.keypoints))
+    return (
+        f"the splits have different key points: {of_train} in {train.source}, {of_val} in {val.source}; both need the "
+        "same names in the same order",
+    )
+
+
 def shared_images(train: SplitIndex, val: SplitIndex) -> tuple[str, ...]:
     """One sentence if an image is in both splits, else none."""
     shared = set(map(os.path.realpath, train.paths)) & set(map(os.path.realpath, val.paths))

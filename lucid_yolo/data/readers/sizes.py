@@ -6,10 +6,14 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lucid_yolo.config.errors import DataError
-from lucid_yolo.config.schema import ExifOrientation
+from lucid_yolo.config.schema import BadImages, DataConfig, ExifOrientation
 from lucid_yolo.data.image import image_header
 from lucid_yolo.data.image_header import ImageHeader
+from lucid_yolo.data.readers.problems import Problems, counted, some
 
 _THREADS = 16  # waiting for a file system, not computing
 
@@ -51,6 +55,40 @@ def size_conflict(declared: tuple[int, int], header: ImageHeader, exif: ExifOrie
     if declared == displayed:
         return f"{text}; they agree with the displayed size: data.exif_orientation=apply fits these labels"
     return f"{text}; they agree with neither"
+
+
+def displayed_sizes(
+    images: Sequence[str], config: DataConfig, problems: Problems
+) -> tuple[NDArray[np.int32], set[int], list[str]]:
+    """Read the sizes of images under the EXIF rule.
+
+    Args:
+        images: files.
+        config: the rule, and whether an image that cannot be read is a problem.
+        problems: of the split.
+
+    Returns:
+        (N, 2) width and height, positions of images with an unreadable header, and notes.
+    """
+    sizes = np.full((len(images), 2), config.image_size, np.int32)
+    unreadable: set[int] = set()
+    for i, header in enumerate(read_headers(images)):
+        if isinstance(header, DataError):
+            unreadable.add(i)
+            if config.bad_images is BadImages.RAISE:
+                problems.add(str(header))
+        else:
+            sizes[i] = header.size(config.exif_orientation)
+    if not unreadable:
+        return sizes, unreadable, []
+    if config.bad_images is BadImages.RAISE:
+        problems.hint("data.bad_images=skip uses empty pictures instead of images that cannot be read.")
+    names = some(images[i] for i in sorted(unreadable))
+    return (
+        sizes,
+        unreadable,
+        [f"{counted(len(unreadable), 'image')} cannot be read and count as empty pictures: {names}"],
+    )
 
 
 def _header_or_error(path: str) -> ImageHeader | DataError:

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lucid_yolo.config.errors import DataError
-from lucid_yolo.config.schema import BadImages, DataConfig
+from lucid_yolo.config.schema import DataConfig
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.labels.base import LabelKind
 from lucid_yolo.data.readers.columns import ObjectRows, SplitFacts, build_index
@@ -24,7 +23,7 @@ from lucid_yolo.data.readers.parsers import get_parser
 from lucid_yolo.data.readers.parsers.base import Box, LabelParser, Parsed, UnusableLabelError
 from lucid_yolo.data.readers.problems import LabelError, Problems, counted, some
 from lucid_yolo.data.readers.settings import Split, check_options
-from lucid_yolo.data.readers.sizes import missing_files, read_headers
+from lucid_yolo.data.readers.sizes import displayed_sizes, missing_files
 from lucid_yolo.data.readers.yolo_files import DataYaml, label_path, list_images, read_data_yaml
 
 _ROUNDING = 1e-4  # beyond 0 and 1, from writing few decimals
@@ -63,7 +62,7 @@ def read(config: DataConfig, split: Split, labels: LabelKind) -> SplitIndex:
     data = read_data_yaml(config)
     images, source = list_images(data, config, split)
     problems = Problems(f"the {split} split of {data.file}")
-    sizes, unreadable, notes = _read_sizes(images, config, problems)
+    sizes, unreadable, notes = displayed_sizes(images, config, problems)
     files, parser = [label_path(image) for image in images], get_parser(labels)
     absent = set(missing_files(files))
     if len(absent) == len(images):
@@ -96,35 +95,11 @@ def read(config: DataConfig, split: Split, labels: LabelKind) -> SplitIndex:
         image_ids=np.arange(len(images), dtype=np.int64),
         sizes=sizes,
         keypoints=keypoints,
+        labels=labels,
     )
     notes = [*data.notes, *notes, *_tally_notes(tally, images, files, absent)]
     return build_index(
         facts, rows, where=lambda image, key: f"{files[image]} line {key}", pack=parser.pack, notes=notes
-    )
-
-
-def _read_sizes(
-    images: Sequence[str], config: DataConfig, problems: Problems
-) -> tuple[NDArray[np.int32], set[int], list[str]]:
-    """Displayed sizes, positions of images with an unreadable header, notes."""
-    sizes = np.full((len(images), 2), config.image_size, np.int32)
-    unreadable: set[int] = set()
-    for i, header in enumerate(read_headers(images)):
-        if isinstance(header, DataError):
-            unreadable.add(i)
-            if config.bad_images is BadImages.RAISE:
-                problems.add(str(header))
-        else:
-            sizes[i] = header.size(config.exif_orientation)
-    if not unreadable:
-        return sizes, unreadable, []
-    if config.bad_images is BadImages.RAISE:
-        problems.hint("data.bad_images=skip uses empty pictures instead of images that cannot be read.")
-    names = some(images[i] for i in sorted(unreadable))
-    return (
-        sizes,
-        unreadable,
-        [f"{counted(len(unreadable), 'image')} cannot be read and count as empty pictures: {names}"],
     )
 
 

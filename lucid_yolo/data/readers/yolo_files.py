@@ -33,7 +33,8 @@ class DataYaml:
         names: one name a class.
         splits: paths of each split, as written.
         keypoint_shape: points an object and numbers a point that follow the box on a line of a key-point data set.
-        keypoint_flip: position that each point takes in a mirrored picture, as written; None: not stated.
+        keypoint_flip: position that each point takes in a mirrored picture, -1 for what is no whole number; None: not
+            stated.
         notes: what a user should know about it.
     """
 
@@ -62,11 +63,11 @@ def read_data_yaml(config: DataConfig) -> DataYaml:
     keypoint_shape = None
     if isinstance(shape, list) and len(shape) == 2 and all(isinstance(value, int) for value in shape):
         keypoint_shape = (int(shape[0]), int(shape[1]))
-    flip = document.get("flip_idx")
-    whole = isinstance(flip, list) and all(isinstance(value, int) for value in flip)
+    flip = document.get("flip_idx") or None
+    keypoint_flip = None if flip is None else tuple(i if type(i) is int else -1 for i in _as_list(flip))
     base, notes = _base_folder(file, document.get("path"), problems)
     problems.raise_if_any()
-    return DataYaml(file, base, names, splits, keypoint_shape, tuple(flip) if whole and flip else None, notes)
+    return DataYaml(file, base, names, splits, keypoint_shape, keypoint_flip, notes)
 
 
 def list_images(data: DataYaml, config: DataConfig, split: Split) -> tuple[list[str], str]:
@@ -172,6 +173,10 @@ def _read_splits(document: dict[str, Any], problems: Problems) -> dict[str, tupl
         elif key != "test":
             problems.add(f"{key} is {value!r}; a folder, a .txt list, or a list of those is needed")
     return splits
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _base_folder(file: Path, path: Any, problems: Problems) -> tuple[Path, tuple[str, ...]]:

@@ -14,7 +14,7 @@ from lucid_yolo.nn.model import Network
 from lucid_yolo.nn.parts import Span
 from lucid_yolo.optim.flat import FlatOptimizer
 from lucid_yolo.optim.musgd import MOMENTUM, MOVE, ORTHOGONALIZATION
-from lucid_yolo.perf.capture.function import FunctionRegion
+from lucid_yolo.perf.capture.function import FunctionRegion, trained_parameters
 from lucid_yolo.perf.capture.gradients import GradientPlaces
 from lucid_yolo.perf.capture.handover import Handover
 from lucid_yolo.perf.capture.network import NetworkInParts
@@ -67,7 +67,8 @@ class Recorder:
 
     def loss(self, loss: nn.Module) -> Callable[..., Any]:
         """Assignment and losses with their backward pass, called as the loss; what it returns are copies."""
-        return self._function("loss", loss, loss, growing=(TARGETS,), hand_out=Tensor.clone)
+        gradients = self._gradients if trained_parameters(loss) else None
+        return self._function("loss", loss, loss, gradients=gradients, growing=(TARGETS,), hand_out=Tensor.clone)
 
     def clip(self, otherwise: Callable[..., Tensor]) -> Callable[..., Tensor]:
         """The gradient norm and the scaling by it, called as ``clip_gradients``."""

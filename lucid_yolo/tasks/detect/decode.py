@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from lucid_yolo.nn.predictions import BranchPredictions
@@ -24,11 +25,25 @@ class DecodedBoxes(NamedTuple):
         boxes: (B, K, 4) xyxy, canvas pixels.
         scores: (B, K) in 0 .. 1; 0 in padding.
         classes: (B, K) int64 labels.
+        anchors: (B, K) int64 positions of the anchors they come from, at which other tasks read more.
     """
 
     boxes: Tensor
     scores: Tensor
     classes: Tensor
+    anchors: Tensor
+
+
+class KeptRows(NamedTuple):
+    """Detections of one picture, and where they stood.
+
+    Attributes:
+        detections: in the frame of the original picture.
+        rows: (N,) int64 positions among the K of the image.
+    """
+
+    detections: Detections
+    rows: NDArray[np.int64]
 
 
 @torch.no_grad()
@@ -45,7 +60,7 @@ def decode_one_to_one(branch: BranchPredictions, anchors: Anchors, *, limit: int
     """
     boxes, scores, classes = _best_class(branch, anchors)
     scores, best = scores.topk(min(limit, scores.shape[1]), dim=1)
-    return DecodedBoxes(torch.take_along_dim(boxes, best.unsqueeze(-1), 1), scores, classes.gather(1, best))
+    return DecodedBoxes(torch.take_along_dim(boxes, best.unsqueeze(-1), 1), scores, classes.gather(1, best), best)
 
 
 @torch.no_grad()
@@ -70,6 +85,7 @@ def decode_one_to_many(
         torch.take_along_dim(boxes, kept.indices.unsqueeze(-1), 1),
         torch.where(kept.valid, scores.gather(1, kept.indices), 0.0),
         classes.gather(1, kept.indices),
+        kept.indices,
     )
 
 
@@ -82,15 +98,39 @@ def to_detections(decoded: DecodedBoxes, letterboxes: Sequence[Letterbox]) -> li
         decoded: of a batch.
         letterboxes: placement of each picture of the batch.
     """
+    return [kept.detections for kept in to_kept_rows(decoded, letterboxes)]
+
+
+def to_kept_rows(decoded: DecodedBoxes, letterboxes: Sequence[Letterbox]) -> list[KeptRows]:
+    """The same with the positions of what is kept, for tasks whose detections have more than a box.
+
+    Args:
+        decoded: of a batch.
+        letterboxes: placement of each picture of the batch.
+    """
     rows = torch.cat((decoded.boxes.double(), decoded.scores.double()[..., None], decoded.classes[..., None]), -1)
-    detections = []
+    kept = []
     for image, letterbox in zip(rows.cpu().numpy(), letterboxes, strict=True):
         size = np.array([letterbox.width, letterbox.height] * 2, dtype=np.float32)
         boxes = np.clip(letterbox.boxes_to_picture(image[:, :4]), 0, size)
         keep = (image[:, 4] > 0) & (boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1])
         scores, classes = image[keep, 4].astype(np.float32), image[keep, 5].astype(np.int64)
-        detections.append(Detections(boxes[keep], scores, classes))
-    return detections
+        kept.append(KeptRows(Detections(boxes[keep], scores, classes), np.flatnonzero(keep)))
+    return kept
+
+
+def at_anchors(values: Tensor, anchors: Tensor) -> Tensor:
+    """Read a further output of the network where the detections come from.
+
+    Args:
+        values: (B, A, ...) one entry an anchor.
+        anchors: (B, K) positions, see ``DecodedBoxes``.
+
+    Returns:
+        (B, K, ...).
+    """
+    images = torch.arange(len(anchors), device=anchors.device).unsqueeze(1)
+    return values[images, anchors]
 
 
 def _best_class(branch: BranchPredictions, anchors: Anchors) -> tuple[Tensor, Tensor, Tensor]:

@@ -25,6 +25,7 @@ from lucid_yolo.tasks.detect.decode import decode_one_to_many, decode_one_to_one
 if TYPE_CHECKING:
     from lucid_yolo.eval.columns import ImageDetections
     from lucid_yolo.eval.metrics import SplitMetrics
+    from lucid_yolo.eval.recall import Recall
 
 ONE_TO_ONE = Decoder("one_to_one", "")
 ONE_TO_MANY = Decoder("one_to_many", "_nms")
@@ -82,6 +83,12 @@ class DetectTask:
         from lucid_yolo.eval.metrics import SplitMetrics  # noqa: PLC0415
 
         return SplitMetrics(evaluate_boxes(index, detections))
+
+    def recalls(self, index: SplitIndex, detections: ImageDetections) -> dict[str, Recall]:
+        """Objects whose box is found."""
+        from lucid_yolo.eval.recall import recall_at  # noqa: PLC0415 - slow to import
+
+        return {"recall_50": recall_at(index, detections)}
 
     def metric_values(self, metrics: SplitMetrics) -> dict[str, float]:
         """AP at IoU 0.50:0.95 and at 0.5."""

@@ -156,7 +156,9 @@ def test_missing_root_keys_and_options(tmp_path: Path, coco_set: Write) -> None:
     refused(root, r"data.train_images=x: not found", train_images="x")
     with pytest.raises(ConfigError, match=r"data.options.speed: the reader 'coco' does not know this option"):
         read(root, options={"speed": 1})
-    with pytest.raises(ConfigError, match=r"data.format=voc: no such reader; allowed: coco, shapes, yolo"):
+    with pytest.raises(
+        ConfigError, match=r"data.format=voc: no such reader; allowed: coco, dota, rolabelimg, shapes, yolo"
+    ):
         read_split(DataConfig(format="voc", root=str(root)), "train")
 
 

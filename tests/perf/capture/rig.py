@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import cache
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 from lucid_yolo.config.compose import compose, to_root
 from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.data.batch import Targets
+from lucid_yolo.data.empty import empty_targets
 from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.optim.build import build_optimizer
 from lucid_yolo.optim.clip import clip_gradients
@@ -20,6 +22,7 @@ from lucid_yolo.optim.ema import Ema
 from lucid_yolo.perf.capture.recorder import Recorder
 from lucid_yolo.perf.capture.tape import Tape
 from lucid_yolo.perf.objective import Objective
+from lucid_yolo.tasks import get_task
 from tests.perf.capture.workloads import CLASSES, WORKLOADS
 
 
@@ -70,13 +73,14 @@ class Rig:
         self.device = torch.device(device)
         self.size, self.batch, self.precision = size, batch, precision
         self.config = copy.deepcopy(compose_once(tuple(overrides)))
+        self.labels = get_task(self.config.task.name).labels
         torch.manual_seed(0)
         made = WORKLOADS[workload](self.config, size)
-        self.regions = made.regions
+        self.regions, self.spec = made.regions, made.spec
         self.model = made.network.to(self.device, memory_format=torch.channels_last).train()
         self.loss = made.loss.to(self.device)
-        self.optimizer = build_optimizer(self.model, self.config.optimizer)
-        self.parameters = list(self.model.parameters())
+        self.optimizer = build_optimizer(self.model, self.config.optimizer, self.loss)
+        self.parameters = [*self.model.parameters(), *self.loss.parameters()]
         self.optimizer.update_allowed = torch.ones((), dtype=torch.bool, device=self.device)
         self.ema = Ema(self.model, decay=0.99, ramp=10.0)
         self.objective = Objective(CastOnce(self.model), self.loss)
@@ -99,7 +103,22 @@ class Rig:
         return images.to(self.device, memory_format=torch.channels_last)
 
     def targets(self, seed: int, count: int = 5, rows: int = 16) -> Targets:
-        return draw_targets(seed, count, rows=rows, batch=self.batch, size=self.size, device=self.device)
+        drawn = draw_targets(seed, count, rows=rows, batch=self.batch, size=self.size, device=self.device)
+        empty = empty_targets(self.labels, self.spec, rows=rows, image_size=self.size)
+        center, side = (drawn.boxes[:, :2] + drawn.boxes[:, 2:]) / 2, drawn.boxes[:, 2:] - drawn.boxes[:, :2]
+        found: dict[str, Tensor] = {}
+        if empty.masks is not None:
+            generator = torch.Generator().manual_seed(seed)
+            masks = torch.randint(0, 256, empty.masks.shape, generator=generator, dtype=torch.uint8)
+            found["masks"] = masks.to(self.device) * drawn.valid.view(-1, 1, 1)
+        if empty.keypoints is not None:
+            points = empty.keypoints.shape[1]
+            learned = (torch.arange(points, device=self.device) % 3 > 0).float().view(1, -1, 1).expand(rows, -1, 1)
+            found["keypoints"] = torch.cat((center.unsqueeze(1).expand(-1, points, -1), learned), -1)
+        if empty.rotated is not None:
+            angle = torch.arange(rows, device=self.device) / rows
+            found["rotated"] = torch.cat((center, side.sort(-1, descending=True)[0], angle.unsqueeze(-1)), -1)
+        return replace(drawn, **found)
 
     def gradients(self, seed: int, targets: Targets | None = None, *, share: float = 1.0) -> Tensor:
         """Forward and backward pass; returns the total."""
@@ -124,6 +143,7 @@ class Rig:
     def state(self) -> dict[str, Tensor]:
         """Everything a step changes."""
         found = {f"model.{name}": value for name, value in self.model.state_dict().items()}
+        found |= {f"loss.{name}": value for name, value in self.loss.state_dict().items()}
         found |= {f"ema.{name}": value for name, value in self.ema.state_dict().items()}
         for position, state in self.optimizer.state_dict()["state"].items():
             found |= {f"optimizer.{position}.{name}": value for name, value in state.items()}

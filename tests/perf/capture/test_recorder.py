@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from lucid_yolo.config.errors import RunError
-from lucid_yolo.config.regions import OF_EVERY_TASK
+from lucid_yolo.config.regions import OF_EVERY_TASK, REGIONS
 from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.optim.clip import clip_gradients
 from lucid_yolo.perf.capture.region import MAX_RECORDINGS
@@ -55,6 +55,35 @@ def test_recorded_steps_in_low_precision_equal_eager_ones(machine: Machine) -> N
         assert torch.equal(one[1], other[1])
     assert_equal(rig.state(), eager.state())
     assert recorder.outcomes()["capture.network"]["native_calls"] == 0
+
+
+OF_TASKS = {
+    "segment": [("network",), ("heads",), ("network", "heads"), ("loss",), REGIONS],
+    "keypoints": [("network",), ("loss",), OF_EVERY_TASK],
+    "obb": [("network",), ("loss",), OF_EVERY_TASK],
+}
+
+
+@pytest.mark.parametrize(
+    ("task", "names"), [(task, names) for task, subsets in OF_TASKS.items() for names in subsets], ids=str
+)
+def test_recorded_steps_of_every_task_equal_eager_ones(machine: Machine, task: str, names: tuple[str, ...]) -> None:
+    eager, rig = (Rig(device=machine.device, overrides=[f"task={task}"]) for _ in range(2))
+    recorder = rig.record(machine.tape(), *names)
+    for one, other in zip(run(rig, 3), run(eager, 3), strict=True):
+        assert torch.equal(one[0], other[0])
+        assert torch.equal(one[1], other[1])
+    assert_equal(rig.state(), eager.state())
+    outcomes = recorder.outcomes()
+    assert set(outcomes) == {f"capture.{name}" for name in names}
+    assert all(outcome["native_calls"] == 0 and outcome["recordings"] > 0 for outcome in outcomes.values())
+
+
+def test_a_loss_with_parameters_has_trained_them(machine: Machine) -> None:
+    rig = Rig(device=machine.device, overrides=["task=keypoints"])
+    rig.record(machine.tape(), "loss")
+    run(rig, 2)
+    assert rig.state()["loss.flow.couplings.0.net.4.weight"].abs().sum() > 0  # it starts at zero
 
 
 def test_accumulated_gradients_are_those_of_eager_training(machine: Machine) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.data.batch import Targets
-from lucid_yolo.data.labels.base import LabelSpec
+from lucid_yolo.data.labels.base import LabelSpec, spec_without_data
 from lucid_yolo.nn.scale import Scale
 from lucid_yolo.tasks import get_task
 from tests.nn.networks import GROUPS, leaves, make_network
@@ -56,17 +56,20 @@ class Workload:
         network: untrained.
         loss: called with what the network returns and the targets.
         regions: of the task, see ``Task.regions``.
+        spec: what its labels ask of the network.
     """
 
     network: nn.Module
     loss: nn.Module
     regions: Mapping[str, str] = field(default_factory=dict)
+    spec: LabelSpec = field(default_factory=lambda: LabelSpec(CLASSES))
 
 
 def of_task(config: RootConfig, size: int) -> Workload:
     """What the configured task trains."""
-    task, spec = get_task(config.task.name), LabelSpec(CLASSES)
-    return Workload(task.build_model(config.model, spec), task.build_loss(config.task, spec, size), task.regions)
+    task = get_task(config.task.name)
+    spec = spec_without_data(task.labels, CLASSES)
+    return Workload(task.build_model(config.model, spec), task.build_loss(config.task, spec, size), task.regions, spec)
 
 
 def of_squares(task: str, scale: Scale = TINY, **settings: bool) -> Callable[[RootConfig, int], Workload]:

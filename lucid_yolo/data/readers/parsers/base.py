@@ -19,11 +19,13 @@ class Parsed:
         box: xyxy around it, in the units of the file; None: the file states its box in the usual place.
         value: its label, which only the parser understands.
         simplified: whether a polygon was read as the box around it.
+        size: width and height of the picture that the label is made for; None: it does not say.
     """
 
     box: Box | None
     value: Any = None
     simplified: bool = False
+    size: tuple[int, int] | None = None
 
 
 class UnusableLabelError(ValueError):
