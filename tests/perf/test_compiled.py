@@ -19,9 +19,8 @@ from lucid_yolo.nn import blocks
 from lucid_yolo.nn.max_pool import GatherMaxPool
 from lucid_yolo.nn.model import Detector
 from lucid_yolo.perf.compiled import CompiledObjective
-from tests.nn.networks import GROUPS, make_network
-from tests.nn.scales import TINY
-from tests.perf.capture.workloads import CLASSES, Losses, Squares
+from tests.nn.networks import GROUPS
+from tests.perf.capture.rig import Rig, assert_equal
 from tests.perf.objectives import make_batch, make_objective
 
 SIZE = 64
@@ -30,8 +29,8 @@ BATCHES = [(4, 5, 8), (4, 0, 8), (4, 1, 8), (4, 5, 16), (2, 5, 8), (2, 0, 16)]
 
 
 def run(
-    objective: Callable[[Tensor, Targets], DetectionLosses | Losses],
-    network: nn.Module,
+    objective: Callable[[Tensor, Targets], DetectionLosses],
+    network: Detector,
     shape: tuple[int, int, int],
     *,
     bf16: bool,
@@ -80,15 +79,15 @@ def test_one_graph_gives_the_bits_of_the_eager_run(bf16: bool, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("task", sorted(GROUPS))
-def test_the_network_of_every_task_is_one_graph(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_step_of_every_task_is_one_graph(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "max_pool", pool_as_on_cuda)
-    torch.manual_seed(0)
-    network, loss = make_network(task, TINY, CLASSES).to(memory_format=torch.channels_last), Squares()
-    compiled = CompiledObjective(network, loss, backend="eager")
-    for shape in BATCHES[::2]:
-        eager = run(lambda images, targets: loss(network(images), targets), network, shape, bf16=False)
-        found = run(compiled, network, shape, bf16=False)
-        assert all(torch.equal(a, b) for a, b in zip(eager, found, strict=True))
+    eager, rig = (Rig(overrides=[f"task={task}"]) for _ in range(2))
+    rig.objective = compiled = CompiledObjective(rig.model, rig.loss, backend="eager")
+    for seed, (count, rows) in enumerate([(5, 8), (0, 8), (5, 16)]):
+        totals = [one.gradients(seed, one.targets(seed, count, rows)) for one in (rig, eager)]
+        assert torch.equal(*totals)
+        assert torch.equal(rig.update(), eager.update())
+    assert_equal(rig.state(), eager.state())
     assert (compiled.outcome()["graphs"], compiled.outcome()["recompiles"]) == (1, 0)
 
 

@@ -101,6 +101,14 @@ def test_recordings_of_one_pool_leave_what_is_still_needed(workload: str, names:
     assert_same_step(rig, eager, 2)
 
 
+@pytest.mark.parametrize("task", RECORDED)
+def test_recordings_of_one_pool_leave_what_a_task_still_needs(task: str) -> None:
+    eager, rig = (Rig(overrides=[f"task={task}"]) for _ in range(2))
+    rig.record(PoolTape(), *RECORDED[task])
+    for seed in range(2):
+        assert_same_step(rig, eager, seed)
+
+
 def thaw(rig: Rig) -> None:
     rig.model.requires_grad_(True)
 
