@@ -63,6 +63,21 @@ def test_a_run_of_recorded_parts_equals_the_eager_one(tmp_path: Path, accumulate
     assert outcomes["capture.updates"]["replays"] == 2 * updates
 
 
+@pytest.mark.parametrize(
+    ("task", "capture", "replays"), [("segment", "network+heads", (8, 40)), ("keypoints", "network", (24,))]
+)
+def test_a_run_of_a_network_in_parts_equals_the_eager_one(
+    tmp_path: Path, task: str, capture: str, replays: tuple[int, ...]
+) -> None:
+    eager = run(tmp_path, "eager", f"task={task}")
+    parts = parts_for(f"task={task}", f"capture={capture}", tape=CallTape())
+    recorded = run(tmp_path, "recorded", f"task={task}", callbacks=[parts])
+    assert_same(recorded, eager)
+    outcomes = [parts.outcomes()[f"capture.{name}"] for name in capture.split("+")]
+    assert tuple(outcome["replays"] for outcome in outcomes) == replays
+    assert all(outcome["native_calls"] == 0 for outcome in outcomes)
+
+
 def test_a_run_of_a_compiled_step_equals_the_eager_one(tmp_path: Path) -> None:
     eager = run(tmp_path, "eager")
     parts = parts_for("compile=step", "capture=gradient_norm+updates", tape=CallTape(), backend="eager")
