@@ -133,7 +133,8 @@ def predict(checkpoint: str | PathLike[str], source: Any, **settings: Any) -> Pr
     Args:
         checkpoint: file or run directory.
         source: image file, folder, pattern, (H, W, 3) uint8 RGB pixels, or a list of these.
-        **settings: fields of ``PredictConfig``, such as ``confidence=0.5``; ``out=FOLDER`` writes the results.
+        **settings: fields of ``PredictConfig``, such as ``confidence=0.5``; ``out=FOLDER`` writes the results,
+            ``tile=1024`` cuts larger pictures into tiles.
 
     Returns:
         one prediction a picture, each with ``detections``, ``overlay()`` and ``show()``.

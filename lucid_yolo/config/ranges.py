@@ -124,6 +124,8 @@ RANGES: dict[str, Range] = {
     "batch_size": COUNT,
     "num_workers": COUNT_OR_NONE,
     "confidence": SHARE,
+    "tile": Range(low=32),
+    "overlap": COUNT_OR_NONE,
     "blocks": COUNT,
     "timeout": POSITIVE,
     "steps": COUNT,

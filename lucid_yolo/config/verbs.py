@@ -100,7 +100,11 @@ class PredictConfig:
     )
     confidence: float = setting(0.25, "least confidence of an object")
     decode: DecodeName = setting(DecodeName.ONE_TO_ONE, "branch that answers; one_to_many goes through NMS")
-    batch_size: int = setting(16, "pictures at a time")
+    batch_size: int = setting(16, "pictures at a time, or tiles of them")
+    tile: int | None = setting(
+        None, "side in pixels of the tiles that larger pictures are cut into; null: every picture is scaled as a whole"
+    )
+    overlap: int = setting(200, "with tile: least overlap of neighbours in pixels, the longest side of an object")
     save: SaveConfig = field(default_factory=SaveConfig)
     accelerator: str = setting("auto", "where it computes: auto, cpu, cuda, mps")
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lucid_yolo.config.errors import DataError, RunError
+from lucid_yolo.config.errors import ConfigError, DataError, RunError
 from lucid_yolo.config.paths import resolve_user_path
 from lucid_yolo.config.schema import ExifOrientation
 from lucid_yolo.config.verbs import PredictConfig, SaveConfig
@@ -26,6 +26,8 @@ from lucid_yolo.engine.sources import Source, list_sources
 from lucid_yolo.eval.predictions_io import detection_records, output_stems, write_json, write_yolo, yolo_lines
 from lucid_yolo.ops.detections import Detections
 from lucid_yolo.ops.images import scale_images
+from lucid_yolo.ops.merging import merge_windows
+from lucid_yolo.ops.tiling import Window, windows
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,9 +104,12 @@ def predict(config: PredictConfig) -> Predictions:
         config: settings; ``source`` is a path, a folder, a pattern, (H, W, 3) uint8 RGB pixels, or a list of these.
 
     Raises:
+        ConfigError: the overlap of tiles is not less than their side.
         RunError: the checkpoint cannot be used, or the output folder is taken.
         DataError: a picture that was named cannot be found or read; none of a folder or pattern can be read.
     """
+    if config.tile is not None and config.overlap >= config.tile:
+        raise ConfigError([f"overlap={config.overlap} must be less than tile={config.tile}: set overlap=PIXELS."])
     sources = list_sources(config.source)
     trained = load_model(resolve_user_path(config.checkpoint), device=choose_device(config.accelerator))
     out = claim_output(resolve_user_path(config.out)) if config.out is not None else None
@@ -112,15 +117,13 @@ def predict(config: PredictConfig) -> Predictions:
     info = trained.info
     skeleton = () if info.spec.keypoints is None else info.spec.keypoints.skeleton
     found = []
-    pictures = _readable(sources, trained.exif_orientation)
-    while chunk := list(islice(pictures, config.batch_size)):
-        detections = detect(trained, [pixels for _, pixels in chunk], decode=config.decode)
-        for (position, pixels), one in zip(chunk, detections, strict=True):
-            kept = one.above(config.confidence)
-            prediction = Prediction(sources[position].name, pixels, kept, info.class_names, info.category_ids, skeleton)
-            found.append(prediction)
-            if out is not None:
-                _write(out, stems[position], prediction, config.save)
+    for position, pixels, detections in _search(trained, _readable(sources, trained.exif_orientation), config):
+        prediction = Prediction(
+            sources[position].name, pixels, detections, info.class_names, info.category_ids, skeleton
+        )
+        found.append(prediction)
+        if out is not None:
+            _write(out, stems[position], prediction, config.save)
     if sources and not found:
         raise DataError(f"source={config.source}: none of the {len(sources)} pictures can be read.")
     if out is not None and config.save.json:
@@ -167,6 +170,49 @@ def claim_output(path: Path) -> Path:
     return path
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One window of a picture.
+
+    Attributes:
+        position: of the picture's source.
+        pixels: (H, W, 3) uint8 RGB, the whole picture.
+        cover: windows of that picture.
+        window: this one.
+    """
+
+    position: int
+    pixels: NDArray[np.uint8]
+    cover: Sequence[Window]
+    window: Window
+
+
+def _search(
+    trained: TrainedModel, pictures: Iterable[tuple[int, NDArray[np.uint8]]], config: PredictConfig
+) -> Iterator[tuple[int, NDArray[np.uint8], Detections]]:
+    """Detections of each picture, in order. A batch takes windows of as many pictures as it has room for."""
+    parts = _parts(pictures, config)
+    waiting: list[Detections] = []  # of the first windows of a picture, whose last ones come in the next batch
+    while chunk := list(islice(parts, config.batch_size)):
+        detections = detect(trained, [part.window.crop(part.pixels) for part in chunk], decode=config.decode)
+        for part, one in zip(chunk, detections, strict=True):
+            waiting.append(one.above(config.confidence))
+            if len(waiting) == len(part.cover):
+                height, width = part.pixels.shape[:2]
+                yield part.position, part.pixels, merge_windows(waiting, part.cover, width=width, height=height)
+                waiting.clear()
+
+
+def _parts(pictures: Iterable[tuple[int, NDArray[np.uint8]]], config: PredictConfig) -> Iterator[_Part]:
+    """Windows of pictures, one after the other; without tiles each picture is one."""
+    for position, pixels in pictures:
+        height, width = pixels.shape[:2]
+        size, overlap = (max(width, height), 0) if config.tile is None else (config.tile, config.overlap)
+        cover = windows(width, height, size, overlap)
+        for window in cover:
+            yield _Part(position, pixels, cover, window)
+
+
 def _readable(sources: Iterable[Source], exif: ExifOrientation) -> Iterator[tuple[int, NDArray[np.uint8]]]:
     """Read the pictures, each with its position; one that a folder or a pattern brought may fail, with a warning."""
     for position, source in enumerate(sources):
@@ -175,7 +221,7 @@ def _readable(sources: Iterable[Source], exif: ExifOrientation) -> Iterator[tupl
         except DataError as error:
             if not source.listed:
                 raise
-            warnings.warn(f"{error}; left out", stacklevel=3)
+            warnings.warn(f"{error}; left out", stacklevel=5)
         else:
             yield position, pixels
 

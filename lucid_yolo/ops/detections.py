@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +54,26 @@ class Detections:
     def above(self, confidence: float) -> Detections:
         """Keep detections with at least this score."""
         return self.take(self.scores >= confidence)
+
+
+def join_detections(parts: Sequence[Detections]) -> Detections:
+    """Put detections of one task behind each other, in the order given.
+
+    Args:
+        parts: at least one; all have masks, key points or rotated boxes, or none has.
+    """
+    masks, keypoints, rotated = (
+        [value for value in column if value is not None]
+        for column in zip(*((one.masks, one.keypoints, one.rotated) for one in parts), strict=True)
+    )
+    return Detections(
+        boxes=np.concatenate([one.boxes for one in parts]),
+        scores=np.concatenate([one.scores for one in parts]),
+        classes=np.concatenate([one.classes for one in parts]),
+        masks=tuple(chain.from_iterable(masks)) if masks else None,
+        keypoints=np.concatenate(keypoints) if keypoints else None,
+        rotated=np.concatenate(rotated) if rotated else None,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,17 @@ class Rle:
         plain = {"size": [height, width], "counts": np.diff(edges, prepend=0)}
         return cls(height, width, coco_mask.frPyObjects(plain, height, width)["counts"])
 
+    def placed(self, *, left: int, top: int, height: int, width: int) -> Rle:
+        """Put the mask into a larger one that is empty around it.
+
+        Args:
+            left: column of the larger mask at which this one begins.
+            top: row of the larger mask at which this one begins.
+            height: of the larger mask, pixels.
+            width: of the larger mask, pixels.
+        """
+        return Rle.encode_part(self.decode(), left=left, top=top, height=height, width=width)
+
     def decode(self) -> NDArray[np.bool_]:
         """Write the mask out, (H, W) bool."""
         mask: NDArray[np.bool_] = coco_mask.decode(self.as_coco()).astype(np.bool_)

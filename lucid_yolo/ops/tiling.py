@@ -34,6 +34,10 @@ class Window:
     height: int
     core: tuple[float, float, float, float]
 
+    def crop(self, picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """View this part of a picture (H, W, 3): (height, width, 3), the same memory."""
+        return picture[self.y : self.y + self.height, self.x : self.x + self.width]
+
     def owns(self, centers: NDArray[np.floating]) -> NDArray[np.bool_]:
         """Tell which places this window answers for; each place has exactly one window.
 

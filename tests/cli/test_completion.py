@@ -46,7 +46,7 @@ CASES = {
     ],
     "lucid-yolo train compile=s": ["compile=step"],
     "/opt/bin/lucid-yolo check prec": ["precision.", "precision="],
-    "python -m lucid_yolo train task=": ["task=detect", "task=segment"],
+    "python -m lucid_yolo train task=": ["task=detect", "task=keypoints", "task=obb", "task=segment"],
     "lucid-yolo ": ["check", "compare", "plan", "predict", "profile", "train", "validate"],
     "lucid-yolo p": ["plan", "predict", "profile"],
     "lucid-yolo predict ch": ["checkpoint="],

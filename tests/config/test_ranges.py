@@ -32,7 +32,7 @@ SCHEMA_NUMBERS = {*numbers(RootConfig), *(key for verb in VERBS for key in numbe
 
 def test_every_number_of_the_schema_has_a_range_and_every_range_a_number() -> None:
     assert set(RANGES) == SCHEMA_NUMBERS
-    assert len(RANGES) == 75
+    assert len(RANGES) == 77
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,8 @@ def test_every_number_of_the_schema_has_a_range_and_every_range_a_number() -> No
         ("optimizer.momentum", [0, 0.95], [1, -0.1]),
         ("seed", [0, 2**32 - 1], [-1, 2**32]),
         ("confidence", [0, 0.25, 1], [1.01, -0.01]),
+        ("tile", [32, 1000, None], [31, 0, -1]),
+        ("overlap", [0, 200], [-1]),
         ("trainer.accelerator", list(ACCELERATORS), ["gpu", ""]),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lucid_yolo.ops.detections import Detections
+from lucid_yolo.ops.detections import Detections, join_detections
 from lucid_yolo.ops.rle import Rle
 
 MASKS = tuple(Rle.encode(np.arange(12).reshape(3, 4) == i) for i in range(3))
@@ -34,6 +34,20 @@ def test_every_column_follows(rows: np.ndarray) -> None:
 def test_what_a_task_has_not_stays_none() -> None:
     plain = Detections(FOUND.boxes, FOUND.scores, FOUND.classes).take(np.array([1]))
     assert (plain.masks, plain.keypoints, plain.rotated) == (None, None, None)
+
+
+def test_joining_puts_every_column_behind_the_other() -> None:
+    joined = join_detections(
+        [FOUND.take(np.array([2])), FOUND.take(np.zeros(0, np.int64)), FOUND.take(np.array([0, 1]))]
+    )
+    expected = FOUND.take(np.array([2, 0, 1]))
+    assert joined.masks == expected.masks
+    for name in ("boxes", "scores", "classes", "keypoints", "rotated"):
+        assert np.array_equal(getattr(joined, name), getattr(expected, name))
+    plain = Detections(FOUND.boxes, FOUND.scores, FOUND.classes)
+    joined = join_detections([plain, plain])
+    assert joined.classes.tolist() == [4, 5, 6, 4, 5, 6]
+    assert (joined.masks, joined.keypoints, joined.rotated) == (None, None, None)
 
 
 def test_above_a_confidence() -> None:

@@ -36,6 +36,13 @@ def test_a_part_is_compressed_as_the_whole_mask_is(data: st.DataObject) -> None:
     assert found.decode().dtype == np.bool_
 
 
+def test_a_mask_placed_in_a_larger_one() -> None:
+    mask = np.array([[0, 1, 1], [1, 1, 0]], bool)
+    whole = np.zeros((4, 5), bool)
+    whole[2:4, 1:4] = mask
+    assert Rle.encode(mask).placed(left=1, top=2, height=4, width=5) == Rle.encode(whole)
+
+
 def test_json_has_text_that_pycocotools_reads_back() -> None:
     mask = np.random.default_rng(0).random((40, 60)) < 0.3
     written = json.loads(json.dumps(Rle.encode(mask).as_json()))

@@ -130,8 +130,7 @@ def _tiles(one: LabelledImage, cover: Sequence[Window], exif: ExifOrientation, f
     if not all(file.is_file() for file in files):
         picture = read_image(one.image, exif=exif)
         for file, window in zip(files, cover, strict=True):
-            part = picture[window.y : window.y + window.height, window.x : window.x + window.width]
-            _, data = cv2.imencode(".jpg", part[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY])
+            _, data = cv2.imencode(".jpg", window.crop(picture)[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY])
             _publish(file, data.tobytes())
     return [
         replace(one, image=str(file), objects=_seen(one.objects, window), size=None)
