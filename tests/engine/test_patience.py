@@ -33,7 +33,10 @@ def scores(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     def evaluate(model: Any, task: Any, decoders: Any, *_: Any, **__: Any) -> dict[Any, Any]:
         score = left.pop(0)
-        return {decoder: SimpleNamespace(metrics=SimpleNamespace(ap=score, ap50=score)) for decoder in decoders}
+        return {
+            decoder: SimpleNamespace(metrics=SimpleNamespace(main=SimpleNamespace(ap=score, ap50=score)))
+            for decoder in decoders
+        }
 
     monkeypatch.setattr(fit, "evaluate", evaluate)
     return left
