@@ -58,9 +58,9 @@ def test_recorded_steps_in_low_precision_equal_eager_ones(machine: Machine) -> N
 
 
 OF_TASKS = {
-    "segment": [("network",), ("heads",), ("network", "heads"), ("loss",), REGIONS],
-    "keypoints": [("network",), ("loss",), OF_EVERY_TASK],
-    "obb": [("network",), ("loss",), OF_EVERY_TASK],
+    "segment": [("network", "heads"), REGIONS],
+    "keypoints": [("network",), OF_EVERY_TASK],
+    "obb": [OF_EVERY_TASK],
 }
 
 
