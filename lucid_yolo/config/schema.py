@@ -175,10 +175,10 @@ class SegmentTaskConfig(TaskConfig):
 
 @dataclass
 class KeypointLossConfig(LossConfig):
-    """Weights of the terms with those of the points; gains that the paper found best for s: rle 1, oks 24."""
+    """Weights of the terms with those of the points: the gains that the paper found best for s."""
 
     rle: float = 1.0  # residual log-likelihood (arXiv 2107.11291)
-    oks: float = 0.0  # 1 - Object Keypoint Similarity
+    oks: float = 24.0  # 1 - Object Keypoint Similarity; without it points stay near the centre for long
     density: PointDensity = PointDensity.FLOW
     anchors_per_object: int = 10  # of the one-to-many branch whose points are learned; less saves memory, see the loss
 

@@ -73,7 +73,7 @@ def test_option_file_has_settings_of_its_own() -> None:
     config = to_root(compose(["task=keypoints", "task.keypoints.flip=[0,2,1]", "task.loss.density=laplace"])).task
     assert isinstance(config, KeypointTaskConfig)
     assert config.keypoints.flip == [0, 2, 1]
-    assert (config.loss.rle, config.loss.oks, config.loss.anchors_per_object) == (1.0, 0.0, 10)
+    assert (config.loss.rle, config.loss.oks, config.loss.anchors_per_object) == (1.0, 24.0, 10)
     assert config.loss.density == "laplace"
     assert (config.loss.box, config.assigner.topk_one_to_many) == (7.5, 10)
 
