@@ -60,8 +60,12 @@ def stack_branches(predictions: Predictions) -> BranchPredictions:
 def stack_outputs(one_to_many: Sequence[Tensor], one_to_one: Sequence[Tensor]) -> Iterator[Tensor]:
     """Put each output of the two branches into one tensor, one-to-many first, in float32 (float64 stays)."""
     for pair in zip(one_to_many, one_to_one, strict=True):
-        stacked = torch.stack(pair)
-        yield stacked if stacked.dtype == torch.float64 else stacked.float()
+        yield at_least_float32(torch.stack(pair))
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """Widen narrower floats."""
+    return x if x.dtype == torch.float64 else x.float()
 
 
 def detection_terms(
@@ -162,9 +166,14 @@ class BlendedLoss(nn.Module):
         """Fill ``alpha`` for an epoch, see :func:`alpha_at`."""
         self.alpha.fill_(alpha_at(epoch, max_epochs, self.config))
 
+    @property
+    def shares(self) -> Tensor:
+        """(2,) weights of the branches, one-to-many first."""
+        return torch.stack((self.alpha, 1.0 - self.alpha))
+
     def weighted(self, terms: Tensor) -> Tensor:
         """Apply gains and branch weights to terms (P, 2) by branch: they sum to the total."""
-        return terms * self.gains * torch.stack((self.alpha, 1.0 - self.alpha))
+        return terms * self.gains * self.shares
 
 
 class DetectionLoss(BlendedLoss):

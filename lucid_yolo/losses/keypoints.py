@@ -20,7 +20,7 @@ from lucid_yolo.assign.task_aligned import Assignment
 from lucid_yolo.config.schema import AssignerConfig, KeypointLossConfig, PointDensity
 from lucid_yolo.data.batch import Targets
 from lucid_yolo.losses.detection import PART_NAMES as DETECTION_PARTS
-from lucid_yolo.losses.detection import DetectionLoss, DetectionLosses, stack_branches
+from lucid_yolo.losses.detection import DetectionLoss, DetectionLosses, at_least_float32, stack_branches
 from lucid_yolo.losses.flow import RealNVP
 from lucid_yolo.nn.predictions import BranchPredictions, KeypointPredictions, Predictions
 from lucid_yolo.ops.anchors import Anchors
@@ -141,15 +141,14 @@ class KeypointLoss(nn.Module):
         counts = (self.anchors_per_object, 1)
         slots = [choose_slots(assignment, branch, rows * count) for branch, count in enumerate(counts)]
         raw = [branch.points.flatten(0, 1)[slot.anchor] for branch, slot in zip(predictions, slots, strict=True)]
-        both = torch.cat([x if x.dtype == torch.float64 else x.float() for x in raw])
+        both = torch.cat([at_least_float32(x) for x in raw])
         likelihood, similarity = self._of_slots(both, slots, targets)
         first = len(slots[0].anchor)
         means = [
             torch.stack((_masked_mean(values[:first], mask[:first]), _masked_mean(values[first:], mask[first:])))
             for values, mask in (likelihood, similarity)
         ]
-        alpha = self.boxes.alpha
-        return torch.stack(means) * self.point_gains * torch.stack((alpha, 1.0 - alpha))
+        return torch.stack(means) * self.point_gains * self.boxes.shares
 
     def _of_slots(
         self, raw: Tensor, slots: Sequence[Slots], targets: Targets

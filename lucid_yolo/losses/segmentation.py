@@ -12,7 +12,7 @@ from lucid_yolo.assign.task_aligned import Assignment
 from lucid_yolo.config.schema import AssignerConfig, SegmentLossConfig
 from lucid_yolo.data.batch import Targets
 from lucid_yolo.losses.detection import PART_NAMES as DETECTION_PARTS
-from lucid_yolo.losses.detection import DetectionLoss, DetectionLosses, stack_branches
+from lucid_yolo.losses.detection import DetectionLoss, DetectionLosses, at_least_float32, stack_branches
 from lucid_yolo.losses.masks import bit_places, mask_bce, pick_rows, unpack
 from lucid_yolo.nn.predictions import BranchPredictions, Predictions, SegmentPredictions
 from lucid_yolo.ops.anchors import Anchors
@@ -145,8 +145,7 @@ class SegmentationLoss(nn.Module):
         """
         assert isinstance(predictions.semantic, Tensor), "a network in evaluation mode has no class maps to train"
         detection = self.detection.terms(stacked, assignment, targets).sum(1)
-        shares = torch.stack((self.alpha, 1.0 - self.alpha))
-        masks = (self.masks(predictions, assignment, targets) * shares).sum() * self.config.mask
+        masks = (self.masks(predictions, assignment, targets) * self.detection.shares).sum() * self.config.mask
         logits = at_least_float32(predictions.semantic.flatten(2))
         maps = class_maps(targets, logits.shape[0], self.num_classes)
         semantic = semantic_loss(logits, maps) * self.config.semantic
@@ -174,8 +173,3 @@ def stack_detections(predictions: SegmentPredictions) -> BranchPredictions:
     """Boxes and classes of both branches, see ``stack_branches``."""
     branches = (predictions.one_to_many, predictions.one_to_one)
     return stack_branches(Predictions(*(BranchPredictions(*branch[:2]) for branch in branches)))
-
-
-def at_least_float32(x: Tensor) -> Tensor:
-    """Widen narrower floats."""
-    return x if x.dtype == torch.float64 else x.float()

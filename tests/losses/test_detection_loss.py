@@ -18,6 +18,7 @@ from lucid_yolo.nn.predictions import BranchPredictions, Predictions
 from lucid_yolo.ops.anchors import make_anchors
 from tests.assign.assignment_loop import overlap, slow_assignment
 from tests.losses.dispatch import Watch
+from tests.losses.one_graph import assert_one_graph_serves
 
 SIZE, CLASSES, BATCH = 64, 3, 2
 ANCHORS = make_anchors(SIZE, (8, 16, 32))
@@ -251,19 +252,8 @@ def test_the_watch_can_fail() -> None:
 
 
 def test_one_graph_for_every_number_of_objects_and_both_bucket_sizes() -> None:
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()  # an earlier test of this process may have compiled as well
     loss = make_loss()
-    compiled = torch.compile(loss, fullgraph=True, backend="eager", dynamic=None)
-    graphs = torch._dynamo.utils.counters["stats"]
-    for bucket in (8, 16, 32):
-        for count in (0, 1, 5):
-            predictions, targets = make_predictions(count), make_targets(ROWS[:count], bucket)
-            expected = loss(predictions, targets)
-            got = compiled(predictions, targets)
-            assert got.total.item() == expected.total.item()
-            assert torch.equal(got.parts, expected.parts)
-            gradients = torch.autograd.grad(got.total, leaves(predictions))
-            for a, b in zip(gradients, torch.autograd.grad(expected.total, leaves(predictions)), strict=True):
-                assert torch.equal(a, b)
-    assert graphs["unique_graphs"] <= 2  # one for the first size, one for any other
+    batches = [
+        (make_predictions(count), make_targets(ROWS[:count], bucket)) for bucket in (8, 16, 32) for count in (0, 1, 5)
+    ]
+    assert_one_graph_serves(loss, batches, leaves)

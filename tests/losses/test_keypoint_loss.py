@@ -18,6 +18,7 @@ from lucid_yolo.losses.keypoints import PART_NAMES, KeypointLoss, choose_slots
 from lucid_yolo.nn.predictions import BranchPredictions, KeypointBranch, KeypointPredictions, Predictions
 from lucid_yolo.ops.anchors import make_anchors
 from tests.losses.dispatch import Watch
+from tests.losses.one_graph import assert_one_graph_serves
 
 SIZE, CLASSES, BATCH, POINTS = 64, 3, 2, 3
 ANCHORS = make_anchors(SIZE, (8, 16, 32))
@@ -278,18 +279,8 @@ def test_step_reads_nothing_from_the_device_and_stays_below_its_number_of_kernel
 
 
 def test_one_graph_for_every_number_of_objects_and_both_bucket_sizes() -> None:
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()  # an earlier test of this process may have compiled as well
     loss = make_loss()
-    compiled = torch.compile(loss, fullgraph=True, backend="eager", dynamic=None)
-    graphs = torch._dynamo.utils.counters["stats"]
-    for bucket in (6, 8, 16):
-        for count in (0, 1, 5):
-            predictions, targets = make_predictions(count), make_targets(ROWS[:count], bucket)
-            expected, got = loss(predictions, targets), compiled(predictions, targets)
-            assert torch.equal(got.parts, expected.parts)
-            sources = [*leaves(predictions), *loss.parameters()]
-            gradients = torch.autograd.grad(got.total, sources)
-            for a, b in zip(gradients, torch.autograd.grad(expected.total, sources), strict=True):
-                assert torch.equal(a, b)
-    assert graphs["unique_graphs"] <= 2  # one for the first size, one for any other
+    batches = [
+        (make_predictions(count), make_targets(ROWS[:count], bucket)) for bucket in (6, 8, 16) for count in (0, 1, 5)
+    ]
+    assert_one_graph_serves(loss, batches, lambda given: [*leaves(given), *loss.parameters()])

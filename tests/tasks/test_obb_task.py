@@ -24,6 +24,7 @@ from lucid_yolo.tasks import get_task
 from lucid_yolo.tasks.obb.decode import RotatedRows, decode_one_to_many, decode_one_to_one, to_detections
 from tests.assign.test_rotated_candidates import make_targets
 from tests.ops.rotated_boxes import Rotated, polygon_iou, vertices
+from tests.tasks.splits import make_val_split
 
 SIZE, CLASSES = 96, 3
 ANCHORS = make_anchors(SIZE, (8, 16, 32))
@@ -137,18 +138,11 @@ def make_index() -> SplitIndex:
     rows = [row for image in OBJECTS for row in image]
     quadrilaterals = np.array([vertices(box) for box, _ in rows])
     boxes = np.concatenate((quadrilaterals.min(1), quadrilaterals.max(1)), 1).astype(np.float32)
-    return SplitIndex(
-        name="val",
-        source="made up",
-        class_names=("a", "b", "c"),
-        category_ids=(1, 2, 3),
-        paths=tuple(f"{i}.png" for i in range(3)),
-        image_ids=np.arange(3),
-        sizes=np.array(SIZES, np.int32),
-        offsets=np.cumsum([0, *(len(image) for image in OBJECTS)]),
-        boxes=boxes,
-        classes=np.array([label for _, label in rows]),
-        crowd=np.zeros(len(rows), bool),
+    return make_val_split(
+        boxes,
+        [label for _, label in rows],
+        counts=[len(image) for image in OBJECTS],
+        sizes=SIZES,
         areas=np.ones(len(rows), np.float32),
         labels=CornerLabels(quadrilaterals),
     )

@@ -22,6 +22,7 @@ from lucid_yolo.ops.anchors import make_anchors
 from lucid_yolo.ops.boxes import xyxy_to_ltrb
 from lucid_yolo.ops.letterbox import letterbox_for
 from lucid_yolo.tasks import get_task
+from tests.tasks.splits import make_val_split
 
 SIZE, CLASSES = 96, 3
 NANO = ModelConfig(variant="n", depth=0.5, width=0.25, max_channels=1024)
@@ -41,18 +42,11 @@ def triangle(box: list[float]) -> Outline:
 def make_index() -> SplitIndex:
     rows = [row for image in OBJECTS for row in image]
     boxes = np.array([box for box, _ in rows], np.float32)
-    return SplitIndex(
-        name="val",
-        source="made up",
-        class_names=("a", "b", "c"),
-        category_ids=(1, 2, 3),
-        paths=tuple(f"{i}.png" for i in range(3)),
-        image_ids=np.arange(3),
-        sizes=np.array(SIZES, np.int32),
-        offsets=np.cumsum([0, *(len(image) for image in OBJECTS)]),
-        boxes=boxes,
-        classes=np.array([label for _, label in rows]),
-        crowd=np.zeros(len(rows), bool),
+    return make_val_split(
+        boxes,
+        [label for _, label in rows],
+        counts=[len(image) for image in OBJECTS],
+        sizes=SIZES,
         areas=(boxes[:, 2:] - boxes[:, :2]).prod(axis=1) / 2,
         labels=PolygonLabels.of([triangle(box) for box, _ in rows]),
     )

@@ -16,6 +16,8 @@ from lucid_yolo.ops.boxes import ltrb_to_xyxy
 from lucid_yolo.ops.detections import Detections
 from lucid_yolo.ops.letterbox import Letterbox
 from lucid_yolo.ops.nms import batched_nms
+from lucid_yolo.tasks.base import Decoder
+from lucid_yolo.tasks.two_branches import ONE_TO_ONE
 
 
 class DecodedBoxes(NamedTuple):
@@ -44,6 +46,18 @@ class KeptRows(NamedTuple):
 
     detections: Detections
     rows: NDArray[np.int64]
+
+
+def decode_boxes(decoder: Decoder, branch: BranchPredictions, anchors: Anchors) -> DecodedBoxes:
+    """Decode the branch of a decoder in its way, with the usual limits.
+
+    Args:
+        decoder: one-to-one or one-to-many.
+        branch: its raw predictions.
+        anchors: anchor points of the canvas.
+    """
+    decode = decode_one_to_one if decoder == ONE_TO_ONE else decode_one_to_many
+    return decode(branch, anchors)
 
 
 @torch.no_grad()

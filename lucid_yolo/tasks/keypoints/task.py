@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, cast
-
-from torch import nn
 
 from lucid_yolo.config.schema import KeypointTaskConfig, ModelConfig, TaskConfig, TaskName
 from lucid_yolo.data.index import SplitIndex
@@ -15,29 +12,21 @@ from lucid_yolo.data.labels.base import KeypointSpec, LabelKind, LabelSpec
 from lucid_yolo.losses.keypoints import PART_NAMES, KeypointLoss
 from lucid_yolo.nn.model import KeypointDetector, Scale
 from lucid_yolo.nn.predictions import BranchPredictions, KeypointPredictions
-from lucid_yolo.ops.anchors import Anchors, make_anchors
 from lucid_yolo.ops.detections import Detections
 from lucid_yolo.ops.keypoints import UNIFORM_SIGMA
 from lucid_yolo.ops.letterbox import Letterbox
-from lucid_yolo.tasks import detect
 from lucid_yolo.tasks.base import Decoder, Task
-from lucid_yolo.tasks.detect.decode import decode_one_to_many, decode_one_to_one
-from lucid_yolo.tasks.detect.task import ONE_TO_MANY, ONE_TO_ONE
+from lucid_yolo.tasks.detect.decode import decode_boxes
 from lucid_yolo.tasks.keypoints.decode import decode_points, to_keypoint_detections
+from lucid_yolo.tasks.two_branches import ONE_TO_MANY, ONE_TO_ONE, TwoBranchTask, canvas_anchors
 
 if TYPE_CHECKING:
     from lucid_yolo.eval.columns import ImageDetections
     from lucid_yolo.eval.metrics import SplitMetrics
-    from lucid_yolo.eval.recall import Recall
-
-
-@lru_cache(maxsize=4)
-def _anchors(image_size: int) -> Anchors:
-    return make_anchors(image_size, KeypointDetector.strides)
 
 
 @dataclass(frozen=True, slots=True)
-class KeypointTask:
+class KeypointTask(TwoBranchTask):
     """Key points; see ``Task`` for what each attribute and method is."""
 
     name: TaskName = TaskName.KEYPOINTS
@@ -57,31 +46,19 @@ class KeypointTask:
             detach_one_to_one=config.detach_one_to_one,
         )
 
-    def class_rows(self, model: nn.Module) -> tuple[str, ...]:
-        """Those of the class stems, which are detection's."""
-        return detect.TASK.class_rows(model)
-
     def build_loss(self, config: TaskConfig, spec: LabelSpec, image_size: int) -> KeypointLoss:
         """Build assignment and loss for a training canvas of ``image_size`` pixels."""
         settings, points = cast(KeypointTaskConfig, config), _points(spec)
         sigmas = points.sigmas or (UNIFORM_SIGMA,) * len(points)
-        return KeypointLoss(spec.num_classes, sigmas, _anchors(image_size), settings.loss, settings.assigner)
-
-    def set_epoch(self, loss: nn.Module, epoch: int, max_epochs: int) -> None:
-        """Set the weight of the two branches."""
-        cast(KeypointLoss, loss).set_epoch(epoch, max_epochs)
+        return KeypointLoss(spec.num_classes, sigmas, canvas_anchors(image_size), settings.loss, settings.assigner)
 
     def decode(
         self, decoder: Decoder, predictions: KeypointPredictions, letterboxes: Sequence[Letterbox], image_size: int
     ) -> list[Detections]:
         """Decode one branch: the best anchors without suppression, or all of them with it."""
-        anchors = _anchors(image_size)
-        if decoder == ONE_TO_ONE:
-            branch = predictions.one_to_one
-            decoded = decode_one_to_one(BranchPredictions(*branch[:2]), anchors)
-        else:
-            branch = predictions.one_to_many
-            decoded = decode_one_to_many(BranchPredictions(*branch[:2]), anchors)
+        anchors = canvas_anchors(image_size)
+        branch = predictions.one_to_one if decoder == ONE_TO_ONE else predictions.one_to_many
+        decoded = decode_boxes(decoder, BranchPredictions(*branch[:2]), anchors)
         return to_keypoint_detections(decoded, decode_points(decoded, branch.points, anchors), letterboxes)
 
     def evaluate(self, index: SplitIndex, detections: ImageDetections) -> SplitMetrics:
@@ -89,12 +66,6 @@ class KeypointTask:
         from lucid_yolo.eval.keypoints import evaluate_keypoints  # noqa: PLC0415 - slow to import
 
         return evaluate_keypoints(index, detections)
-
-    def recalls(self, index: SplitIndex, detections: ImageDetections) -> dict[str, Recall]:
-        """Objects whose box is found."""
-        from lucid_yolo.eval.recall import recall_at  # noqa: PLC0415 - slow to import
-
-        return {"recall_50": recall_at(index, detections)}
 
     def metric_values(self, metrics: SplitMetrics) -> dict[str, float]:
         """AP at OKS 0.50:0.95 and at 0.5, and the same at IoU."""

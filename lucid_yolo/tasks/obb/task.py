@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, cast
-
-from torch import nn
 
 from lucid_yolo.config.schema import ModelConfig, ObbTaskConfig, TaskConfig, TaskName
 from lucid_yolo.data.index import SplitIndex
@@ -15,27 +12,19 @@ from lucid_yolo.data.labels.base import LabelKind, LabelSpec
 from lucid_yolo.losses.rotated import PART_NAMES, RotatedLoss
 from lucid_yolo.nn.model import ObbDetector, Scale
 from lucid_yolo.nn.predictions import ObbPredictions
-from lucid_yolo.ops.anchors import Anchors, make_anchors
 from lucid_yolo.ops.detections import Detections
 from lucid_yolo.ops.letterbox import Letterbox
-from lucid_yolo.tasks import detect
 from lucid_yolo.tasks.base import Decoder, Task
-from lucid_yolo.tasks.detect.task import ONE_TO_MANY, ONE_TO_ONE
 from lucid_yolo.tasks.obb.decode import decode_one_to_many, decode_one_to_one, to_detections
+from lucid_yolo.tasks.two_branches import ONE_TO_MANY, ONE_TO_ONE, TwoBranchTask, canvas_anchors
 
 if TYPE_CHECKING:
     from lucid_yolo.eval.columns import ImageDetections
     from lucid_yolo.eval.metrics import SplitMetrics
-    from lucid_yolo.eval.recall import Recall
-
-
-@lru_cache(maxsize=4)
-def _anchors(image_size: int) -> Anchors:
-    return make_anchors(image_size, ObbDetector.strides)
 
 
 @dataclass(frozen=True, slots=True)
-class ObbTask:
+class ObbTask(TwoBranchTask):
     """Oriented boxes; see ``Task`` for what each attribute and method is."""
 
     name: TaskName = TaskName.OBB
@@ -50,27 +39,19 @@ class ObbTask:
         """Build the network of a variant."""
         return ObbDetector(Scale.from_config(config), spec.num_classes, detach_one_to_one=config.detach_one_to_one)
 
-    def class_rows(self, model: nn.Module) -> tuple[str, ...]:
-        """Those of the class stems, which are detection's."""
-        return detect.TASK.class_rows(model)
-
     def build_loss(self, config: TaskConfig, spec: LabelSpec, image_size: int) -> RotatedLoss:
         """Build assignment and loss for a training canvas of ``image_size`` pixels."""
         settings = cast(ObbTaskConfig, config)
-        return RotatedLoss(spec.num_classes, _anchors(image_size), settings.loss, settings.assigner)
-
-    def set_epoch(self, loss: nn.Module, epoch: int, max_epochs: int) -> None:
-        """Set the weight of the two branches."""
-        cast(RotatedLoss, loss).set_epoch(epoch, max_epochs)
+        return RotatedLoss(spec.num_classes, canvas_anchors(image_size), settings.loss, settings.assigner)
 
     def decode(
         self, decoder: Decoder, predictions: ObbPredictions, letterboxes: Sequence[Letterbox], image_size: int
     ) -> list[Detections]:
         """Decode one branch: the best anchors without suppression, or all of them with it."""
         if decoder == ONE_TO_ONE:
-            decoded = decode_one_to_one(predictions.one_to_one, _anchors(image_size))
+            decoded = decode_one_to_one(predictions.one_to_one, canvas_anchors(image_size))
         else:
-            decoded = decode_one_to_many(predictions.one_to_many, _anchors(image_size))
+            decoded = decode_one_to_many(predictions.one_to_many, canvas_anchors(image_size))
         return to_detections(decoded, letterboxes)
 
     def evaluate(self, index: SplitIndex, detections: ImageDetections) -> SplitMetrics:
@@ -79,12 +60,6 @@ class ObbTask:
         from lucid_yolo.tasks.obb.evaluate import evaluate_split  # noqa: PLC0415
 
         return SplitMetrics(evaluate_split(index, detections))
-
-    def recalls(self, index: SplitIndex, detections: ImageDetections) -> dict[str, Recall]:
-        """Objects whose box is found."""
-        from lucid_yolo.eval.recall import recall_at  # noqa: PLC0415 - slow to import
-
-        return {"recall_50": recall_at(index, detections)}
 
     def metric_values(self, metrics: SplitMetrics) -> dict[str, float]:
         """AP at IoU 0.50:0.95 and at 0.5."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
 from torch import nn
@@ -15,13 +14,11 @@ from lucid_yolo.data.labels.base import LabelKind, LabelSpec
 from lucid_yolo.losses.segmentation import PART_NAMES, SegmentationLoss
 from lucid_yolo.nn.model import Scale, Segmenter
 from lucid_yolo.nn.predictions import BranchPredictions, SegmentPredictions
-from lucid_yolo.ops.anchors import Anchors, make_anchors
 from lucid_yolo.ops.detections import Detections
 from lucid_yolo.ops.letterbox import Letterbox
-from lucid_yolo.tasks import detect
 from lucid_yolo.tasks.base import Decoder, Task
-from lucid_yolo.tasks.detect.decode import decode_one_to_many, decode_one_to_one
-from lucid_yolo.tasks.detect.task import ONE_TO_MANY, ONE_TO_ONE
+from lucid_yolo.tasks.detect.decode import decode_boxes
+from lucid_yolo.tasks.two_branches import ONE_TO_MANY, ONE_TO_ONE, TwoBranchTask, canvas_anchors, names_of
 
 if TYPE_CHECKING:
     from lucid_yolo.eval.columns import ImageDetections
@@ -29,13 +26,8 @@ if TYPE_CHECKING:
     from lucid_yolo.eval.recall import Recall
 
 
-@lru_cache(maxsize=4)
-def _anchors(image_size: int) -> Anchors:
-    return make_anchors(image_size, Segmenter.strides)
-
-
 @dataclass(frozen=True, slots=True)
-class SegmentTask:
+class SegmentTask(TwoBranchTask):
     """Segmentation; see ``Task`` for what each attribute and method is."""
 
     name: TaskName = TaskName.SEGMENT
@@ -57,18 +49,13 @@ class SegmentTask:
 
     def class_rows(self, model: nn.Module) -> tuple[str, ...]:
         """The last convolution of each class stem, and the one that gives the class maps."""
-        maps = {id(parameter) for parameter in cast(Segmenter, model).head.semantic.parameters()}
-        named = tuple(name for name, parameter in model.named_parameters() if id(parameter) in maps)
-        return (*detect.TASK.class_rows(model), *named)
+        maps = names_of(model, [cast(Segmenter, model).head.semantic])
+        return (*TwoBranchTask.class_rows(self, model), *maps)
 
     def build_loss(self, config: TaskConfig, spec: LabelSpec, image_size: int) -> SegmentationLoss:
         """Build assignment and loss for a training canvas of ``image_size`` pixels."""
         loss = cast(SegmentTaskConfig, config).loss
-        return SegmentationLoss(spec.num_classes, _anchors(image_size), loss, config.assigner)
-
-    def set_epoch(self, loss: nn.Module, epoch: int, max_epochs: int) -> None:
-        """Set the weight of the two branches."""
-        cast(SegmentationLoss, loss).set_epoch(epoch, max_epochs)
+        return SegmentationLoss(spec.num_classes, canvas_anchors(image_size), loss, config.assigner)
 
     def decode(
         self, decoder: Decoder, predictions: SegmentPredictions, letterboxes: Sequence[Letterbox], image_size: int
@@ -76,11 +63,8 @@ class SegmentTask:
         """Decode one branch as in detection, and mix the masks of what is left."""
         from lucid_yolo.tasks.segment.decode import to_segment_detections  # noqa: PLC0415 - training alone needs none
 
-        if decoder == ONE_TO_ONE:
-            branch, decode = predictions.one_to_one, decode_one_to_one
-        else:
-            branch, decode = predictions.one_to_many, decode_one_to_many
-        decoded = decode(BranchPredictions(*branch[:2]), _anchors(image_size))
+        branch = predictions.one_to_one if decoder == ONE_TO_ONE else predictions.one_to_many
+        decoded = decode_boxes(decoder, BranchPredictions(*branch[:2]), canvas_anchors(image_size))
         return to_segment_detections(decoded, branch.coefficients, predictions.prototypes, letterboxes, image_size)
 
     def evaluate(self, index: SplitIndex, detections: ImageDetections) -> SplitMetrics:
@@ -92,9 +76,8 @@ class SegmentTask:
     def recalls(self, index: SplitIndex, detections: ImageDetections) -> dict[str, Recall]:
         """Objects whose box is found, and those of some size whose mask is."""
         from lucid_yolo.eval.masks import recall_of_masks  # noqa: PLC0415 - slow to import
-        from lucid_yolo.eval.recall import recall_at  # noqa: PLC0415
 
-        return {"recall_50": recall_at(index, detections), "mask_recall_50": recall_of_masks(index, detections)}
+        return {**TwoBranchTask.recalls(self, index, detections), "mask_recall_50": recall_of_masks(index, detections)}
 
     def metric_values(self, metrics: SplitMetrics) -> dict[str, float]:
         """AP at IoU 0.50:0.95 and at 0.5 of masks and of boxes."""
