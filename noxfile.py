@@ -25,6 +25,13 @@ def tests(session: nox.Session) -> None:
     session.run("pytest", *session.posargs)
 
 
+@nox.session(default=False)
+def explore(session: nox.Session) -> None:
+    """Run the property tests on new random examples; the other sessions repeat the same ones."""
+    install(session)
+    session.run("pytest", "--hypothesis-profile", "explore", "-m", "hypothesis", *session.posargs)
+
+
 @nox.session
 def lint(session: nox.Session) -> None:
     """Check style, formatting and the direction of imports."""

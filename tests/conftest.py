@@ -6,7 +6,14 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# The same examples in every run, however slow the machine: a suite that gates others must not fail by luck.
+# `nox -s explore` searches with new examples.
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("explore", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("repeatable")
 
 # Before anything imports numpy, cv2 or torch: a test's time and bits must not depend on the cores of the machine.
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):

@@ -81,12 +81,12 @@ def output_stems(sources: Sequence[str]) -> tuple[str, ...]:
         sources: paths, or names of pictures that come from memory.
     """
     paths = [PurePath(source) for source in sources]
-    names = [path.stem for path in paths]
+    names = [_stem(path) for path in paths]
     nested = _below_common_folder(paths)
     candidates = (
-        [str(path.with_suffix("")) for path in nested],
+        [str(path.with_name(_stem(path))) for path in nested],
         [
-            str(path.with_name(f"{path.stem}_{path.suffix.lstrip('.')}")) if path.suffix else str(path)
+            str(path.with_name(f"{_stem(path)}_{path.suffix.lstrip('.')}")) if path.suffix else str(path)
             for path in nested
         ],
     )
@@ -147,6 +147,11 @@ def _one_line(rings: Sequence[Ring]) -> NDArray[np.float64]:
     first = rings[0].points
     others = [part for ring in rings[1:] for part in (ring.points, ring.points[:1], first[:1])]
     return np.concatenate([first, first[:1], *others])
+
+
+def _stem(path: PurePath) -> str:
+    """Name without the suffix; all of it where only dots would be left, which name a folder."""
+    return path.stem if path.stem.strip(".") else path.name
 
 
 def _below_common_folder(paths: Sequence[PurePath]) -> list[PurePath]:

@@ -44,6 +44,7 @@ def test_yolo_lines(make_detections):
         (["../a.jpg", "x/a.jpg"], ["a", "x/a"]),
         (["image 0", "image 1"], ["image 0", "image 1"]),
         (["/d/a.v1.jpg"], ["a.v1"]),
+        (["/d/...jpg", "/d/b.jpg"], ["...jpg", "b"]),  # without its suffix it would name the folder above
         ([], []),
     ],
 )
