@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from lucid_yolo.config.regions import GROUP, REGIONS
+from lucid_yolo.config.regions import GROUP, OPTIONS
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ RANGES: dict[str, Range] = {
     "trainer.patience": COUNT,
     "trainer.ema.decay": BELOW_ONE,
     "trainer.ema.ramp": POSITIVE,
-    **{f"{GROUP}.{region}.warmup": COUNT for region in REGIONS},
+    **{f"{GROUP}.{option}.warmup": COUNT for option in OPTIONS},
     "seed": SEED,
     # the verbs validate, predict, compare and profile
     "batch_size": COUNT,

@@ -1,4 +1,4 @@
-"""The regions of a training step that can be recorded: their order, and the names of their combinations.
+"""What can be recorded of a training step: regions, their order, the names of their combinations, and all of it.
 
 An option file a region is kept by hand. Their combinations are generated from the order of ``CaptureConfig``: every
 further region would double the number of files.
@@ -18,8 +18,11 @@ from lucid_yolo.config.schema import CaptureConfig
 GROUP = "capture"
 JOIN = "+"
 NONE = "none"  # the option that selects no region
-REGIONS: tuple[str, ...] = tuple(field.name for field in fields(CaptureConfig))
-"""Every region, in the order in which a combination names them."""
+STEP = "step"  # the option that records the whole step as one graph, and so goes with no region
+OPTIONS: tuple[str, ...] = tuple(field.name for field in fields(CaptureConfig))
+"""Everything that can be selected, in the order in which a combination names it."""
+REGIONS: tuple[str, ...] = tuple(option for option in OPTIONS if option != STEP)
+"""Every region, each a recording of its own."""
 OF_EVERY_TASK: tuple[str, ...] = tuple(region for region in REGIONS if region != "heads")
 """The regions that each task has."""
 
@@ -27,8 +30,8 @@ _LIST_OR_JOINED = re.compile(r"\[[^\[\]()]*\]|\w+(?:\+\w+)+")
 
 
 def combined_options() -> dict[str, dict[str, dict[str, bool]]]:
-    """Name and content of every option that selects two or more regions."""
-    sets = (chosen for size in range(2, len(REGIONS) + 1) for chosen in combinations(REGIONS, size))
+    """Name and content of every option that selects two or more; whether they go together, the rules say."""
+    sets = (chosen for size in range(2, len(OPTIONS) + 1) for chosen in combinations(OPTIONS, size))
     return {JOIN.join(chosen): {region: {"selected": True} for region in chosen} for chosen in sets}
 
 
@@ -39,8 +42,8 @@ def option_of(names: Iterable[str]) -> str:
         names: of regions.
     """
     found = tuple(dict.fromkeys(names))
-    known = set(found) <= set(REGIONS)
-    return JOIN.join(sorted(found, key=REGIONS.index) if known else found)
+    known = set(found) <= set(OPTIONS)
+    return JOIN.join(sorted(found, key=OPTIONS.index) if known else found)
 
 
 def in_order(line: str) -> str:
@@ -58,7 +61,7 @@ def in_order(line: str) -> str:
 def listed(options: Sequence[str]) -> str:
     """Options for a sentence; regions in their order, combinations not told one by one."""
     singles = [option for option in options if JOIN not in option]
-    singles.sort(key=lambda option: REGIONS.index(option) if option in REGIONS else -1)
+    singles.sort(key=lambda option: OPTIONS.index(option) if option in OPTIONS else -1)
     example = JOIN.join(OF_EVERY_TASK[:2])
     return ", ".join(singles) + (f", and combinations such as {example}" if example in options else "")
 
@@ -66,7 +69,7 @@ def listed(options: Sequence[str]) -> str:
 def did_you_mean_option(option: str, options: Sequence[str]) -> str:
     """The nearest options as a question; in a combination each region is looked up by itself."""
     if JOIN in option:
-        name = option_of(region for part in option.split(JOIN) for region in nearest(part, REGIONS, limit=1))
+        name = option_of(region for part in option.split(JOIN) for region in nearest(part, OPTIONS, limit=1))
         return f" Did you mean {name!r}?" if name else ""
     return did_you_mean(option, options)
 

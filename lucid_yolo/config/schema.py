@@ -348,6 +348,7 @@ class CaptureConfig:
     gradient_norm: RegionConfig = field(default_factory=RegionConfig)
     orthogonalization: RegionConfig = field(default_factory=RegionConfig)
     updates: RegionConfig = field(default_factory=RegionConfig)
+    step: RegionConfig = field(default_factory=RegionConfig)  # all of it as one graph
 
 
 @dataclass

@@ -1,7 +1,8 @@
 """The training step: scale, network, assignment, losses; clip, update and average follow in Lightning's hooks.
 
 From the uint8 batch to the updated weights nothing is read on the host and no shape depends on data (16-mixed has the
-one read of its loss scaler).
+one read of its loss scaler). So all of it can be one recording: it is then complete when ``training_step`` returns, and
+the hooks that follow find nothing left to do.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 import lightning as L
 import torch
+from lightning.pytorch.core.optimizer import LightningOptimizer
 from torch import Tensor, nn
 
 from lucid_yolo.config.schema import RootConfig
@@ -23,7 +25,7 @@ from lucid_yolo.optim.build import build_optimizer
 from lucid_yolo.optim.clip import clip_gradients
 from lucid_yolo.optim.ema import Ema
 from lucid_yolo.optim.schedule import lr_factor
-from lucid_yolo.perf.objective import Mark, Objective, unheard
+from lucid_yolo.perf.objective import Mark, Objective, StepLosses, unheard
 from lucid_yolo.tasks.base import Task
 
 
@@ -65,6 +67,8 @@ class TrainingModule(L.LightningModule):
         self.loss = loss
         self.objective: Callable[[Tensor, Targets, Mark], Any] = self.eager_objective()
         self.clip: Callable[..., Tensor] = clip_gradients
+        self.step: Callable[[Batch, Mark], StepLosses] = self.compute_losses
+        self._complete = False  # whether the running step was computed to its end, update and average included
         self.step_log: StepLog | None = None
         self.recent_images: deque[Tensor] = deque(maxlen=config.trainer.log_every)
         self._finite: Tensor | None = None  # the losses since the last update
@@ -111,25 +115,16 @@ class TrainingModule(L.LightningModule):
         """The optimizer itself, without Lightning's wrapper."""
         return self.trainer.optimizers[0]
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """Compute the loss of one batch."""
-        self.mark("loop")
-        losses = self.objective(self.prepare_images(batch), batch.targets, self.mark)
-        total = losses.total.detach()
-        assert self.step_log is not None
-        assert self._finite is not None
-        self.step_log.append(total, losses.parts)
-        self._finite.logical_and_(total.abs() < math.inf)  # False for NaN; isfinite would launch twice as much
-        self.mark("loss")
-        loss: Tensor = losses.total
-        return loss
+    # The stages of a step. None reads the device: they may be called while a recording is made.
 
-    def configure_gradient_clipping(
-        self,
-        optimizer: torch.optim.Optimizer,
-        gradient_clip_val: float | None = None,
-        gradient_clip_algorithm: str | None = None,
-    ) -> None:
+    def compute_losses(self, batch: Batch, mark: Mark = unheard) -> StepLosses:
+        """Scale, network, assignment and losses; ``mark`` hears when the network is done."""
+        losses = self.objective(self.prepare_images(batch), batch.targets, mark)
+        assert self._finite is not None
+        self._finite.logical_and_(losses.total.detach().abs() < math.inf)  # False for NaN; isfinite launches twice
+        return StepLosses(losses.total, losses.parts)
+
+    def clip_gradients_of(self, optimizer: torch.optim.Optimizer) -> None:
         """Clip by the global norm and hold the update back where loss or norm is not finite."""
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         norm = self.clip(parameters, self.config.trainer.clip_norm)
@@ -143,6 +138,65 @@ class TrainingModule(L.LightningModule):
             self._gradients_finite.logical_and_(finite)
             torch.logical_and(self._finite, finite, out=self._allowed)
         optimizer.update_allowed = self._allowed  # type: ignore[attr-defined]
+
+    def average(self) -> None:
+        """Let the averaged weights follow the updated ones."""
+        self.ema.update(self.model, allowed=self.optimizer.update_allowed)  # type: ignore[attr-defined]
+        assert self._finite is not None
+        self._finite.fill_(True)
+
+    def complete_step(self, batch: Batch) -> StepLosses:
+        """All stages, from a batch to the averaged weights, without Lightning between them."""
+        optimizer = self.optimizer
+        optimizer.zero_grad()
+        losses = self.compute_losses(batch)
+        with torch.autocast(self.device.type, enabled=False):  # it holds for the forward pass alone
+            losses.total.backward()  # type: ignore[no-untyped-call]
+            self.clip_gradients_of(optimizer)
+            optimizer.step()
+            self.average()
+        return StepLosses(losses.total.detach(), losses.parts.detach(), is_complete=True)
+
+    def changed_by_step(self) -> list[Tensor]:
+        """What a step changes in place, its optimizer's buffers apart."""
+        flags = (self._finite, self._gradients_finite, self._allowed)
+        modules = (self.model, self.loss, self.ema)
+        held = (tensor for module in modules for tensor in (*module.parameters(), *module.buffers()))
+        return [*held, *(flag for flag in flags if flag is not None)]
+
+    # Lightning's hooks.
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """Compute the loss of one batch, or all of its step."""
+        self.mark("loop")
+        losses = self.step(batch, self.mark)
+        self._complete = losses.is_complete
+        assert self.step_log is not None
+        self.step_log.append(losses.total.detach(), losses.parts)
+        self.mark("step" if self._complete else "loss")
+        return losses.total
+
+    def optimizer_zero_grad(self, epoch: int, batch_idx: int, optimizer: torch.optim.Optimizer) -> None:
+        """Forget the gradients of the last update."""
+        if not self._complete:
+            super().optimizer_zero_grad(epoch, batch_idx, optimizer)
+
+    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Compute the gradients."""
+        if self._complete:
+            return
+        self.mark("loop")
+        super().backward(loss, *args, **kwargs)
+        self.mark("backward")
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clip, before the update."""
+        self.clip_gradients_of(optimizer)
         self.mark("clip")
 
     def gradients_finite(self) -> bool:
@@ -152,12 +206,19 @@ class TrainingModule(L.LightningModule):
         self._gradients_finite.fill_(True)
         return finite
 
-    def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
-        """Update the weights, then their average."""
-        super().optimizer_step(*args, **kwargs)
+    def optimizer_step(
+        self,
+        epoch: int,
+        batch_idx: int,
+        optimizer: torch.optim.Optimizer | LightningOptimizer,
+        optimizer_closure: Callable[[], Any] | None = None,
+    ) -> None:
+        """Compute the gradients (the closure does), update the weights, then their average."""
+        assert optimizer_closure is not None
+        loss = optimizer_closure()
+        if self._complete:
+            return
+        super().optimizer_step(epoch, batch_idx, optimizer, lambda: loss)
         self.mark("optimizer")
-        optimizer = self.optimizer
-        self.ema.update(self.model, allowed=optimizer.update_allowed)  # type: ignore[attr-defined]
-        assert self._finite is not None
-        self._finite.fill_(True)
+        self.average()
         self.mark("ema")

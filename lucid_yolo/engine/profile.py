@@ -157,14 +157,6 @@ class StepClock(L.Callback):
             self._tracer.begin_step()
         self._last = time.perf_counter()
 
-    def on_before_backward(self, trainer: L.Trainer, pl_module: L.LightningModule, loss: torch.Tensor) -> None:
-        """What lies between the loss and the backward pass belongs to the loop."""
-        self._mark(LOOP)
-
-    def on_after_backward(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """The backward pass ends."""
-        self._mark("backward")
-
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Batch, batch_idx: int
     ) -> None:
@@ -228,7 +220,8 @@ class StepClock(L.Callback):
         self._wait()
         moment = time.perf_counter()
         if self.now in self._parts:
-            self._parts[self.now][part] += moment - self._last
+            parts = self._parts[self.now]
+            parts[part] = parts.get(part, 0.0) + moment - self._last
         self._last = moment
 
     def _add(self, part: str, seconds: float) -> None:

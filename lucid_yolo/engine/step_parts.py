@@ -7,12 +7,13 @@ from typing import Any
 
 import lightning as L
 
-from lucid_yolo.config.regions import REGIONS
+from lucid_yolo.config.regions import REGIONS, STEP
 from lucid_yolo.config.schema import CompileName, RootConfig
 from lucid_yolo.engine.module import TrainingModule
 from lucid_yolo.optim.clip import clip_gradients
 from lucid_yolo.optim.flat import FlatOptimizer
 from lucid_yolo.perf.capture.recorder import Recorder
+from lucid_yolo.perf.capture.step import RecordedStep
 from lucid_yolo.perf.capture.tape import CudaTape, Tape
 from lucid_yolo.perf.compiled import CompiledObjective
 from lucid_yolo.perf.objective import Objective
@@ -41,12 +42,16 @@ class StepParts(L.Callback):
         self._tape = tape
         self._backend = backend
         self._recorder: Recorder | None = None
+        self._whole: RecordedStep | None = None
         self._compiled: CompiledObjective[Any, Any] | None = None
 
     def outcomes(self) -> Mapping[str, Mapping[str, Scalar]]:
         """What happened, by row of the plan."""
-        recorded = self._recorder.outcomes() if self._recorder is not None else {}
-        return recorded | ({"compile": self._compiled.outcome()} if self._compiled is not None else {})
+        return {
+            **(self._recorder.outcomes() if self._recorder is not None else {}),
+            **({f"capture.{STEP}": self._whole.outcome()} if self._whole is not None else {}),
+            **({"compile": self._compiled.outcome()} if self._compiled is not None else {}),
+        }
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Install the parts; each is recorded or compiled when it is first called."""
@@ -57,7 +62,14 @@ class StepParts(L.Callback):
                 pl_module.model, pl_module.loss, backend=self._backend
             )
         active = [name for name in REGIONS if self.plan[f"capture.{name}"].active]
-        if active:
+        if self.plan[f"capture.{STEP}"].active:
+            pl_module.step = self._whole = RecordedStep(
+                pl_module,
+                tape=self._tape or CudaTape(pl_module.device),
+                device=pl_module.device,
+                warmup=self._config.capture.step.warmup,
+            )
+        elif active:
             self._record(pl_module, {name: getattr(self._config.capture, name).warmup for name in active})
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
@@ -87,6 +99,9 @@ class StepParts(L.Callback):
         assert isinstance(module, TrainingModule)
         if self._recorder is not None:
             self._recorder.close()
+        if self._whole is not None:
+            self._whole.close()
+        module.step = module.compute_losses
         module.objective = module.eager_objective()
         module.clip = clip_gradients
 
@@ -100,6 +115,7 @@ def built(config: RootConfig, trainer: L.Trainer, module: TrainingModule) -> Bui
         optimizer=module.optimizer,
         module=module,
         module_class=TrainingModule,
+        callbacks=trainer.callbacks,  # type: ignore[attr-defined]
         precision=trainer.precision_plugin,
         device=module.device,
     )

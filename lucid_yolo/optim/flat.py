@@ -141,12 +141,26 @@ class FlatOptimizer(torch.optim.Optimizer):
         if self._groups is None or signature != self._signature:
             self._groups = [self.lay_out(*part) for part in self._partition()]
             self._signature = signature
-        for flat in self._groups:
+        self.refresh()
+        return self._groups
+
+    @property
+    def layout(self) -> list[FlatGroup] | None:
+        """The buffers as they are; None before the first update and once they have to be made anew."""
+        return self._groups
+
+    def refresh(self) -> None:
+        """Bring the hyperparameters on the device up to date with ``param_groups``."""
+        for flat in self._groups or ():
             for name, value in flat.values.items():
                 if flat.group[name] != value:
                     flat.values[name] = flat.group[name]
                     flat.hyperparameters[name].fill_(flat.group[name])
-        return self._groups
+
+    def fixed_settings(self) -> list[object]:
+        """What the host holds of ``param_groups`` beside the hyperparameters on the device."""
+        live = ("params", *self.HYPERPARAMETERS)
+        return [(name, value) for group in self.param_groups for name, value in group.items() if name not in live]
 
     def collect(self, flat: FlatGroup) -> None:
         """Copy the gradients into the flat buffer."""

@@ -38,10 +38,13 @@ class LiveFacts:
         unscales: the optimizer undoes the loss scaling inside its step.
         optimizer_class: class of the optimizer.
         optimizer_is_stock: it is MuSGD, not derived from it.
+        optimizer_is_ours: it is one of the project's, not derived from it.
         own_steps: methods that were replaced on the optimizer itself.
         optimizer_hooks: hooks around a step, of the optimizer or of every one of the process.
         optimizer_misfits: parameters of the optimizer that are no dense float32 tensors of the device.
         groups_without_muon: parameter groups with a Muon weight of 0.
+        hooks_in_step: methods of callbacks and of the training module that Lightning calls between the start of the
+            forward pass and the end of the update, where they are not the project's.
     """
 
     network: ModuleFacts = field(default_factory=ModuleFacts)
@@ -53,10 +56,12 @@ class LiveFacts:
     unscales: bool = False
     optimizer_class: str = "MuSGD"
     optimizer_is_stock: bool = True
+    optimizer_is_ours: bool = True
     own_steps: tuple[str, ...] = ()
     optimizer_hooks: tuple[str, ...] = ()
     optimizer_misfits: tuple[str, ...] = ()
     groups_without_muon: tuple[str, ...] = ()
+    hooks_in_step: tuple[str, ...] = ()
 
 
 def first_names(names: tuple[str, ...], limit: int = 3) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
@@ -11,6 +12,21 @@ from lucid_yolo.data.batch import Targets
 
 Mark = Callable[[str], None]
 """Told the name of a part of the step when it ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepLosses:
+    """Losses of a batch.
+
+    Attributes:
+        total: 0-d loss; with a graph behind it unless the step is complete.
+        parts: (terms,) of it, for the log.
+        is_complete: whether the step was computed to its end: gradients, update and average included.
+    """
+
+    total: Tensor
+    parts: Tensor
+    is_complete: bool = False
 
 
 def unheard(part: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import lightning as L
 import torch
 from lightning.pytorch.plugins.precision import MixedPrecision, Precision
 from torch import Tensor, nn
@@ -18,7 +19,9 @@ from torch.optim import optimizer as torch_optimizers
 from lucid_yolo.config.errors import ConfigError
 from lucid_yolo.config.schema import OnUnmet, RootConfig
 from lucid_yolo.data.labels.base import spec_without_data
+from lucid_yolo.optim.adamw import AdamW
 from lucid_yolo.optim.musgd import MuSGD
+from lucid_yolo.optim.sgd import SGD
 from lucid_yolo.perf.flag import Flag, find_flags
 from lucid_yolo.perf.live import LiveFacts, ModuleFacts
 from lucid_yolo.perf.plan import PlanRow, RunPlan, explain
@@ -26,6 +29,10 @@ from lucid_yolo.perf.rules import Facts, Rule, Stage
 from lucid_yolo.tasks import get_task
 
 CLIPPING = ("configure_gradient_clipping", "clip_gradients")
+IN_STEP = ("on_before_zero_grad", "on_before_backward", "on_after_backward", "on_before_optimizer_step")
+"""Hooks that callbacks and modules have in common and that Lightning calls inside a step."""
+OF_MODULE = ("training_step", "backward", "optimizer_zero_grad", "optimizer_step", *CLIPPING)
+"""Methods of a module that Lightning calls inside a step."""
 PLUGIN_CLIPPING = ("clip_gradients", "clip_grad_by_norm", "clip_grad_by_value")
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 TENSOR_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
@@ -43,6 +50,7 @@ class Built:
         optimizer: without Lightning's wrapper.
         module: the Lightning module.
         module_class: the project's own class of Lightning modules.
+        callbacks: of the fit, the user's among them.
         precision: Lightning's precision plugin.
         device: what the step computes on.
     """
@@ -53,6 +61,7 @@ class Built:
     optimizer: torch.optim.Optimizer
     module: object
     module_class: type
+    callbacks: Sequence[L.Callback]
     precision: Precision
     device: torch.device
 
@@ -112,11 +121,20 @@ def describe(built: Built) -> LiveFacts:
         unscales=bool(getattr(built.optimizer, "_step_supports_amp_scaling", False)),
         optimizer_class=type(built.optimizer).__name__,
         optimizer_is_stock=type(built.optimizer) is MuSGD,
+        optimizer_is_ours=type(built.optimizer) in (MuSGD, SGD, AdamW),
         own_steps=tuple(n for n in vars(built.optimizer) if callable(getattr(type(built.optimizer), n, None))),
         optimizer_hooks=tuple(_optimizer_hooks(built.optimizer)),
         optimizer_misfits=tuple(_misfits(_named(built.optimizer), built.device)),
         groups_without_muon=tuple(
             f"group {i}" for i, group in enumerate(built.optimizer.param_groups) if not group.get("muon_weight", 1)
+        ),
+        hooks_in_step=tuple(
+            dict.fromkeys(
+                (
+                    *_replaced(built.module, (*OF_MODULE, *IN_STEP), [built.module_class]),
+                    *(name for callback in built.callbacks for name in _replaced(callback, IN_STEP, [L.Callback])),
+                )
+            )
         ),
     )
 

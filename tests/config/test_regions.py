@@ -13,12 +13,12 @@ from lucid_yolo.config import sweep
 from lucid_yolo.config.compose import compose, compose_with_hydra, overrides_of, read_request, to_root
 from lucid_yolo.config.errors import ConfigError
 from lucid_yolo.config.loader import GroupTree
-from lucid_yolo.config.regions import REGIONS, in_order, option_of
+from lucid_yolo.config.regions import OPTIONS, REGIONS, STEP, in_order, option_of
 from lucid_yolo.config.schema import CompileName, RootConfig
 
-ORDER = ("network", "heads", "loss", "gradient_norm", "orthogonalization", "updates")
-NAMES = ["+".join(chosen) for size in range(2, 7) for chosen in itertools.combinations(ORDER, size)]
-LISTED = "none, network, heads, loss, gradient_norm, orthogonalization, updates, and combinations such as network+loss"
+ORDER = ("network", "heads", "loss", "gradient_norm", "orthogonalization", "updates", "step")
+NAMES = ["+".join(chosen) for size in range(2, 8) for chosen in itertools.combinations(ORDER, size)]
+LISTED = f"none, {', '.join(ORDER)}, and combinations such as network+loss"
 SWEEP = "# @package _global_\nhydra:\n  mode: MULTIRUN\n  sweeper:\n    params:\n      capture: "
 
 
@@ -31,8 +31,8 @@ def composed(overrides: list[str], folder: Path | None = None) -> tuple[str, ...
 
 
 def test_every_combination_is_an_option_in_one_order() -> None:
-    assert REGIONS == ORDER
-    assert len(NAMES) == 2**6 - 1 - 6
+    assert (*REGIONS, STEP) == OPTIONS == ORDER
+    assert len(NAMES) == 2**7 - 1 - 7
     assert sorted(GroupTree().options("capture")) == sorted(["none", *ORDER, *NAMES])
 
 
@@ -94,7 +94,7 @@ MISTAKES = {
     "[orthogonalisation,loss]": "Did you mean 'loss+orthogonalization'?",
     "netwrk": "Did you mean 'network'",
     "[none,network]": "has no option 'none+network'. Did you mean 'network'?",
-    "step": "has no option 'step'.",
+    "stpe": "Did you mean 'step'",
     "head": "has no option 'head'. Did you mean 'heads'?",
     "auto": "has no option 'auto'.",
     "heads+netwrok": "has no option 'heads+netwrok'. Did you mean 'network+heads'?",

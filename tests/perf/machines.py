@@ -81,12 +81,14 @@ def make_config(
     num_workers: int | None = None,
     max_steps: int | None = None,
     max_epochs: int = 100,
+    accumulate: int = 1,
 ) -> RootConfig:
     """A configuration with what the rules look at."""
     config = RootConfig(on_unmet=on_unmet)
     config.task.name = task
     config.precision.name = precision
     config.trainer.max_epochs = max_epochs
+    config.trainer.accumulate = accumulate
     config.trainer.accelerator = accelerator
     config.trainer.devices = devices
     config.trainer.deterministic = deterministic

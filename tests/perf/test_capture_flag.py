@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lucid_yolo.config.errors import ConfigError
-from lucid_yolo.config.regions import OF_EVERY_TASK, REGIONS
+from lucid_yolo.config.regions import OF_EVERY_TASK, OPTIONS, REGIONS, STEP
 from lucid_yolo.config.schema import AdamWConfig, MuSGDConfig, OnUnmet, PrecisionName, SGDConfig
 from lucid_yolo.perf.plan import RunPlan, resolve
 from tests.perf.machines import CPU, CUDA, MPS, OLD_CUDA, make_config
@@ -21,7 +21,7 @@ def states(plan: RunPlan) -> dict[str, tuple[object, object]]:
 
 def test_nothing_is_recorded_or_compiled_by_default() -> None:
     assert states(resolve(make_config(), CUDA, None)) == {
-        **{f"capture.{region}": (False, False) for region in REGIONS},
+        **{f"capture.{option}": (False, False) for option in OPTIONS},
         "compile": ("none", "none"),
     }
 
@@ -35,7 +35,7 @@ def test_selected_regions_are_active_on_cuda_in_every_precision(
 ) -> None:
     plan = resolve(make_config(task="segment", capture=capture, precision=precision), CUDA, None)
     assert states(plan) == {
-        **{f"capture.{region}": (region in capture, region in capture) for region in REGIONS},
+        **{f"capture.{option}": (option in capture, option in capture) for option in OPTIONS},
         "compile": ("none", "none"),
     }
     assert not any(plan[f"capture.{region}"].reason for region in REGIONS)
@@ -109,3 +109,19 @@ def test_compilation_needs_its_tools() -> None:
     config.on_unmet = OnUnmet.RAISE
     with pytest.raises(ConfigError, match=r"(?s)compile\.needs-triton.*compile\.needs-compiler"):
         resolve(config, bare, None)
+
+
+@pytest.mark.parametrize("machine", [CPU, CUDA, MPS])
+@pytest.mark.parametrize("region", REGIONS)
+def test_the_whole_step_goes_with_no_region(region: str, machine) -> None:
+    with pytest.raises(ConfigError, match=rf"everything that {region} would.*\[capture\.step\.alone\]"):
+        resolve(make_config(task="segment", capture=[region, STEP]), machine, None)
+
+
+@pytest.mark.parametrize("task", ["detect", "segment", "keypoints", "obb"])
+@pytest.mark.parametrize("optimizer", [None, SGDConfig(name="sgd", lr=0.1), AdamWConfig(name="adamw", lr=0.1)])
+def test_the_whole_step_is_recorded_for_every_task_and_optimizer_compiled_or_not(task: str, optimizer) -> None:
+    for compiled in (False, True):
+        config = make_config(task=task, capture=[STEP], optimizer=optimizer, compile_step=compiled)
+        plan = resolve(config, CUDA, None)
+        assert (plan["capture.step"].active, plan["compile"].active) == (True, "step" if compiled else "none")

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from lucid_yolo.config.regions import REGIONS
+from lucid_yolo.config.regions import OPTIONS, REGIONS
 from lucid_yolo.config.schema import (
     CacheName,
     CachePlace,
@@ -93,6 +93,26 @@ CASES = {
         )
         for region in ("orthogonalization", "updates")
     },
+    "capture.step.alone": (
+        (make_config(capture=["loss", "updates", "step"]), CPU),
+        (make_config(capture=["step"]), CPU),
+        "records everything that loss+updates would; write one or the other",
+    ),
+    "capture.step.no-accumulation": (
+        (make_config(capture=["step"], accumulate=4), CPU),
+        (make_config(capture=["loss"], accumulate=4), CPU),
+        "trainer.accumulate=4 makes an update of several batches",
+    ),
+    "capture.step.needs-cuda": (
+        (make_config(capture=["step"]), MPS),
+        (make_config(capture=["step"]), CUDA),
+        "capture=step records a CUDA graph, this run computes on mps (no CUDA device, MPS is present)",
+    ),
+    "capture.step.no-scaler": (
+        (make_config(capture=["step"], precision=PrecisionName.FP16), CUDA),
+        (make_config(capture=["step"], precision=PrecisionName.BF16), CUDA),
+        "no place for the loss scaler of precision=16-mixed",
+    ),
     "compile.needs-cuda": (
         (make_config(compile_step=True), CPU),
         (make_config(compile_step=True), CUDA),
@@ -221,8 +241,21 @@ LIVE_CASES = {
             "groups-without-muon": (LiveFacts(groups_without_muon=("group 1",)), "it is 0 in group 1"),
         }.items()
     },
+    **{
+        f"capture.step.{name}": case
+        for name, case in {
+            "own-forward": (LiveFacts(loss=ModuleFacts(own_forward=("itself",))), "compiled on itself"),
+            "hooks": (LiveFacts(network=ModuleFacts(hooked=("neck",))), "there are some on neck"),
+            "stock-loss": (LiveFacts(loss_is_stock=False, loss_class="Mine"), "this one is of class Mine"),
+            "stock-optimizer": (LiveFacts(optimizer_is_ours=False, optimizer_class="Mine"), "is of class Mine"),
+            "own-step": (LiveFacts(own_steps=("update",)), "replaced on it: update"),
+            "optimizer-hooks": (LiveFacts(optimizer_hooks=("hooks of this optimizer",)), "hooks of this optimizer"),
+            "own-hooks": (LiveFacts(hooks_in_step=("Mine.on_after_backward",)), "update: Mine.on_after_backward;"),
+            "optimizer-parameters": (LiveFacts(optimizer_misfits=("parameter 0 (float16)",)), "parameter 0 (float16)"),
+        }.items()
+    },
 }
-ALL = make_config(capture=REGIONS)
+ALL = make_config(capture=OPTIONS)
 
 
 class Untouchable:
@@ -266,7 +299,7 @@ def test_rule_of_stage_setup_fires_on_what_was_found_and_only_where_its_region_i
     assert sentence in rule.explain(broken)
     assert not rule.applies(replace(broken, live=LiveFacts()))
     region = flag.key.removeprefix("capture.")
-    assert not rule.applies(replace(broken, config=make_config(capture=[name for name in REGIONS if name != region])))
+    assert not rule.applies(replace(broken, config=make_config(capture=[name for name in OPTIONS if name != region])))
 
 
 def test_heads_can_be_recorded_on_a_frozen_backbone():

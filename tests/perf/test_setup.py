@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 
+import lightning as L
 import pytest
 import torch
 from lightning.pytorch.plugins.precision import MixedPrecision, Precision
@@ -31,15 +32,21 @@ from tests.perf.machines import CUDA, make_config
 TINY = Scale("tiny", 0.5, 0.125, 128)
 
 
-class Module:
+class Module(L.LightningModule):
     """Stands in for the project's Lightning module."""
-
-    def configure_gradient_clipping(self) -> None: ...
-    def clip_gradients(self) -> None: ...
 
 
 class OtherClipping(Module):
-    def configure_gradient_clipping(self) -> None: ...
+    def configure_gradient_clipping(self, *args: object, **kwargs: object) -> None: ...
+
+
+class Outside(L.Callback):
+    def on_train_batch_start(self, *_: object) -> None: ...
+    def on_train_batch_end(self, *_: object) -> None: ...
+
+
+class Inside(Outside):
+    def on_after_backward(self, *_: object) -> None: ...
 
 
 class ByValue(Precision):
@@ -72,6 +79,7 @@ def make_built() -> Built:
         optimizer=MuSGD(network.parameters(), lr=0.01),
         module=Module(),
         module_class=Module,
+        callbacks=[Outside()],
         precision=Precision(),
         device=torch.device("cpu"),
     )
@@ -236,6 +244,18 @@ def test_classes_are_compared_and_not_their_names() -> None:
     assert judged(replace(built, module=OtherClipping()))["capture.gradient_norm"][1].endswith(
         "OtherClipping.configure_gradient_clipping"
     )
+
+
+def test_what_lies_inside_a_step_is_known_by_its_functions() -> None:
+    built = make_built()
+    assert describe(replace(built, callbacks=[Outside(), Inside()])).hooks_in_step == ("Inside.on_after_backward",)
+    built.module.training_step = print
+    assert describe(built).hooks_in_step == ("Module.training_step",)
+    found = describe(replace(built, module=OtherClipping())).hooks_in_step
+    assert found == ("OtherClipping.configure_gradient_clipping",)
+    mine = replace(built, module=Module(), optimizer=MyMuSGD(built.network.parameters(), lr=0.01))
+    assert not describe(mine).optimizer_is_ours
+    assert describe(replace(mine, optimizer=SGD(built.network.parameters(), lr=0.01, momentum=0.9))).optimizer_is_ours
 
 
 def get_anchors():

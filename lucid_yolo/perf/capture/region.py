@@ -102,6 +102,10 @@ class Region:
         """Drop recordings and the memory they hold."""
         raise NotImplementedError
 
+    def is_out_of_order(self) -> bool:
+        """Whether a recording made now comes later than those that are replayed after it."""
+        return bool(self.account.recordings or self.account.native_calls)
+
     def on_other_stream(self) -> bool:
         """Whether the current stream is not the one of the recording."""
         return self._stream is not None and self._stream != self.tape.stream()
@@ -114,7 +118,7 @@ class Region:
             RunError: the recording failed. What it changed on the way was put back by whoever recorded.
         """
         began, reserved = time.perf_counter(), self.tape.reserved()
-        if self.account.recordings or self.account.native_calls:  # not in the order of the step
+        if self.is_out_of_order():
             self.tape.renew()
         try:
             with _random_state_kept(self.device):

@@ -1,0 +1,134 @@
+"""``capture=step``: the whole training step as one CUDA graph.
+
+Whatever the host does inside the step (hooks, replaced methods, callbacks between forward pass and update) would not
+happen in a replay; the rules of stage ``setup`` look for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lucid_yolo.config.regions import REGIONS
+from lucid_yolo.config.schema import PrecisionName
+from lucid_yolo.perf.flag import Choice, Flag
+from lucid_yolo.perf.live import LiveFacts, first_names
+from lucid_yolo.perf.rules import Facts, Kind, Rule, Stage
+
+
+def is_selected(facts: Facts) -> bool:
+    """Whether the configuration asks for it."""
+    return facts.config.capture.step.selected
+
+
+def selected_regions(facts: Facts) -> tuple[str, ...]:
+    """What the configuration asks for beside."""
+    return tuple(region for region in REGIONS if getattr(facts.config.capture, region).selected)
+
+
+def _setup(name: str, found: Callable[[LiveFacts], tuple[str, ...]], sentence: str) -> Rule:
+    """A rule that applies where something is found on the objects of a fit."""
+
+    def look(facts: Facts) -> tuple[str, ...]:
+        assert facts.live is not None
+        return found(facts.live)
+
+    return Rule(
+        id=f"capture.step.{name}",
+        stage=Stage.SETUP,
+        kind=Kind.FALLBACK,
+        applies=lambda facts: is_selected(facts) and bool(look(facts)),
+        sentence=f"capture=step {sentence}",
+        words=lambda facts: {"found": first_names(look(facts))},
+    )
+
+
+def _is_fp16(facts: Facts) -> bool:
+    return facts.config.precision.name is PrecisionName.FP16
+
+
+FLAGS = (
+    Flag(
+        key="capture.step",
+        option="capture=step",
+        summary="Replays the whole step, from the batch to the averaged weights, as one graph.",
+        requested=is_selected,
+        choose=lambda facts: Choice(value=is_selected(facts)),
+        fallback=False,
+        rules=(
+            Rule(
+                id="capture.step.alone",
+                stage=Stage.CONFIG,
+                kind=Kind.REFUSE,
+                applies=lambda facts: is_selected(facts) and bool(selected_regions(facts)),
+                sentence="capture=step records everything that {regions} would; write one or the other",
+                words=lambda facts: {"regions": "+".join(selected_regions(facts))},
+            ),
+            Rule(
+                id="capture.step.no-accumulation",
+                stage=Stage.CONFIG,
+                kind=Kind.REFUSE,
+                applies=lambda facts: is_selected(facts) and facts.config.trainer.accumulate > 1,
+                sentence="capture=step records a batch with its update, and trainer.accumulate="
+                "{config.trainer.accumulate} makes an update of several batches; set trainer.accumulate=1 and a larger "
+                "data.batch_size, or record parts of the step, such as capture=network+loss",
+            ),
+            Rule(
+                id="capture.step.needs-cuda",
+                stage=Stage.MACHINE,
+                kind=Kind.FALLBACK,
+                applies=lambda facts: is_selected(facts) and facts.machine.accelerator != "cuda",
+                sentence="capture=step records a CUDA graph, this run computes on {machine.accelerator} "
+                "({machine.accelerator_reason})",
+            ),
+            Rule(
+                id="capture.step.no-scaler",
+                stage=Stage.CONFIG,
+                kind=Kind.FALLBACK,
+                applies=lambda facts: is_selected(facts) and _is_fp16(facts),
+                sentence="capture=step has no place for the loss scaler of precision=16-mixed, which reads the device "
+                "in each step; precision=bf16-mixed needs none",
+            ),
+            _setup(
+                "own-forward",
+                lambda live: live.network.own_forward + live.loss.own_forward,
+                "records the forward of the classes, and it was replaced or compiled on {found}",
+            ),
+            _setup(
+                "hooks",
+                lambda live: live.network.hooked + live.loss.hooked,
+                "would replay without calling hooks, and there are some on {found}; remove them",
+            ),
+            _setup(
+                "stock-loss",
+                lambda live: () if live.loss_is_stock else (live.loss_class,),
+                "records the loss that the task makes, and this one is of class {found}",
+            ),
+            _setup(
+                "stock-optimizer",
+                lambda live: () if live.optimizer_is_ours else (live.optimizer_class,),
+                "records the update of one of the project's optimizers, this one is of class {found}",
+            ),
+            _setup(
+                "own-step",
+                lambda live: live.own_steps,
+                "records the methods of the optimizer's class, and these were replaced on it: {found}",
+            ),
+            _setup(
+                "optimizer-hooks",
+                lambda live: live.optimizer_hooks,
+                "would replay without calling {found}; remove them",
+            ),
+            _setup(
+                "own-hooks",
+                lambda live: live.hooks_in_step,
+                "would replay without calling what lies between forward pass and update: {found}; "
+                "on_train_batch_start and on_train_batch_end are called",
+            ),
+            _setup(
+                "optimizer-parameters",
+                lambda live: live.optimizer_misfits,
+                "needs parameters that are dense float32 tensors of the device, and found {found}",
+            ),
+        ),
+    ),
+)

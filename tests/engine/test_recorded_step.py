@@ -1,0 +1,84 @@
+"""The whole step as one recording inside Lightning's loop, without CUDA: on a tape that repeats its operators."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import pytest
+
+from lucid_yolo.engine.module import TrainingModule
+from lucid_yolo.engine.step_parts import StepParts
+from tests.engine.test_step_parts import assert_same, parts_for, run
+from tests.perf.capture.tapes import CallTape, OperatorTape
+
+STEPS = "trainer.max_steps=3"
+
+
+def outcome(parts: StepParts) -> dict[str, Any]:
+    return dict(parts.outcomes()["capture.step"])
+
+
+@pytest.mark.parametrize("task", ["detect", "segment", "keypoints", "obb"])
+def test_a_run_of_one_graph_a_step_equals_the_eager_one(tmp_path: Path, task: str) -> None:
+    length = "trainer.max_steps=5" if task == "detect" else STEPS  # detect: validated and saved in between
+    eager = run(tmp_path, "eager", f"task={task}", length)
+    parts = parts_for(f"task={task}", "capture=step", length, tape=OperatorTape())
+    recorded = run(tmp_path, "recorded", f"task={task}", length, callbacks=[parts])
+    assert_same(recorded, eager)
+    found, steps = outcome(parts), int(length.rpartition("=")[2])
+    assert (found["recordings"], found["replays"], found["native_calls"]) == (1, steps, 0)
+    assert recorded["global_step"] == eager["global_step"] == steps
+
+
+class LossOfNaN(L.Callback):
+    """The second step has no finite loss: its update must not be made."""
+
+    module: TrainingModule
+
+    def on_train_batch_start(self, trainer: L.Trainer, pl_module: L.LightningModule, *_: Any) -> None:
+        assert isinstance(pl_module, TrainingModule)
+        self.module = pl_module
+        self.alpha = pl_module.loss.alpha.clone()
+        if trainer.global_step == 1:
+            pl_module.loss.alpha.fill_(float("nan"))
+
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: L.LightningModule, *_: Any) -> None:
+        pl_module.loss.alpha.copy_(self.alpha)
+        if trainer.global_step == 2:
+            pl_module.step_log.read()  # else the run would end at its next reading, as it should
+            pl_module.gradients_finite()
+
+
+def test_an_update_is_skipped_in_a_replay_as_in_an_eager_step(tmp_path: Path) -> None:
+    eager = run(tmp_path, "eager", STEPS, callbacks=[LossOfNaN()])
+    parts = parts_for("capture=step", STEPS, tape=OperatorTape())
+    watch = LossOfNaN()
+    recorded = run(tmp_path, "recorded", STEPS, callbacks=[watch, parts])
+    assert_same(recorded, eager)
+    assert watch.module.step.__func__ is TrainingModule.compute_losses  # the fit is over
+    assert int(eager["state_dict"]["ema.updates"]) == 2
+    assert outcome(parts)["replays"] == 3
+
+
+def test_a_callback_between_forward_pass_and_update_makes_it_fall_back_by_name(tmp_path: Path) -> None:
+    class Clips(L.Callback):
+        seen = 0
+
+        def on_after_backward(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+            self.seen += 1
+
+    clips, parts = Clips(), parts_for("capture=step", STEPS, tape=OperatorTape())
+    with pytest.warns(UserWarning, match=r"without calling .*Clips\.on_after_backward"):
+        run(tmp_path, "run", STEPS, callbacks=[clips, parts])
+    assert (clips.seen, parts.plan["capture.step"].active, parts.outcomes()) == (3, False, {})
+
+
+def test_a_compiled_step_is_recorded_compiled(tmp_path: Path) -> None:
+    eager = run(tmp_path, "eager", STEPS)
+    parts = parts_for("capture=step", "compile=step", STEPS, tape=CallTape(), backend="eager")  # Dynamo hears no tape
+    recorded = run(tmp_path, "recorded", STEPS, callbacks=[parts])
+    assert_same(recorded, eager)
+    assert parts.outcomes()["compile"]["graphs"] == 1
+    assert outcome(parts)["replays"] == 3
