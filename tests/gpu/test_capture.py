@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import gc
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,46 +16,18 @@ from torch import nn
 import lucid_yolo as ly
 from lucid_yolo.config.errors import RunError
 from lucid_yolo.config.regions import OF_EVERY_TASK, REGIONS
-from lucid_yolo.engine.environment import numeric_settings
 from lucid_yolo.engine.train import train
 from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.perf.capture.function import FunctionRegion
 from lucid_yolo.perf.capture.gradients import GradientPlaces
 from lucid_yolo.perf.capture.tape import CudaTape
+from tests.gpu.conftest import Compose
 from tests.gpu.watch import ForbidSynchronisation
 from tests.perf.capture.rig import Rig, assert_equal
 
 pytestmark = pytest.mark.gpu
 
 ALL = "+".join(OF_EVERY_TASK)
-SMALL = [
-    "data=shapes",
-    "data.options.num_train=40",
-    "data.options.num_val=8",
-    "data.num_workers=2",
-    "data.batch_size=4",
-    "data.augment.mosaic=1.0",
-    "data.augment.close_mosaic=1",
-    "data.recipe.epochs=3",
-    "data.recipe.val_every=1",
-    "logger.tensorboard=false",
-    "logger.pictures=false",
-]
-Compose = Callable[..., Any]
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> Compose:
-    def make(*overrides: str, run: str = "run") -> Any:
-        return ly.compose([*SMALL, f"run_dir='{tmp_path / run}'", *overrides])
-
-    return make
-
-
-@pytest.fixture
-def deterministic() -> Iterator[None]:
-    with numeric_settings(deterministic="strict", cuda=True):
-        yield
 
 
 def last_state(result: Any) -> dict[str, Any]:
