@@ -63,7 +63,7 @@ def check_overrides(overrides: Sequence[str], *, tree: GroupTree | None = None, 
             found += defaults_problems(tree, group.key_or_group, option)
     for selection in _selections(sound, tree, found):
         for file in selection.user_files:
-            found += file_problems(file, selection, tree.own_groups())
+            found += file_problems(file, selection, tree.own_groups)
             found += _lines_problems(sweep_lines(file), f"{file.path}: ", tree, selection)
         for override in parsed.keys:
             found += _key_problems(override, tree, selection)
@@ -179,17 +179,17 @@ def _key_problems(override: Override, tree: GroupTree, selection: Selection) -> 
         return
     known = key if problems.known(selection.reference, key) else None
     group, _, option = key.partition(".")
-    if known is None and group in tree.own_groups() and tree.has_option(group, option):
+    if known is None and group in tree.own_groups and tree.has_option(group, option):
         yield problems.option_as_key(line, group, option)
     elif known is None:
-        yield problems.unknown_key(repr(line), key, selection, tree.own_groups())
+        yield problems.unknown_key(repr(line), key, selection, tree.own_groups)
     elif override.is_delete():
         yield f"{line!r}: a key cannot be removed, every key has a value. Set it instead: {key}=VALUE."
     elif override.is_add() and not problems.below_open(selection.reference, key):
         yield f"{line!r}: {key} exists. Set it without '+': {key}=VALUE."
     else:
         for value in _values(override):
-            yield from problems.of_value(repr(line), key, value, selection, tree.own_groups())
+            yield from problems.of_value(repr(line), key, value, selection, tree.own_groups)
 
 
 def _values(override: Override) -> list[Any]:

@@ -103,6 +103,7 @@ class GroupTree:
             found.extend(self.groups(group))
         return tuple(found)
 
+    @cached_property
     def own_groups(self) -> tuple[str, ...]:
         """The groups of a run, without Hydra's."""
         return tuple(group for group in self.groups() if not group.startswith("hydra"))
@@ -199,6 +200,8 @@ def search_path(user_dirs: Sequence[Path]) -> ConfigSearchPath:
 def register_schemas() -> None:
     """Make known to Hydra: the typed classes, under names that belong to no group, and the combinations of regions."""
     store = ConfigStore.instance()
+    if f"{SCHEMA}.yaml" in store.repo:
+        return
     store.store(name=SCHEMA, node=RootConfig)
     for kinds in KINDS.values():
         for name, schema in kinds.items():

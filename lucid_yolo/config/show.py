@@ -23,7 +23,7 @@ def groups_help(folders: Sequence[Path], groups: Sequence[str] = ()) -> str:
         groups: only these; empty: all of them.
     """
     tree = GroupTree(folders)
-    shown = [group for group in tree.own_groups() if not groups or group in groups]
+    shown = [group for group in tree.own_groups if not groups or group in groups]
     return "\n".join(f"  {group:<12}{listed(tree.options(group))}" for group in shown)
 
 

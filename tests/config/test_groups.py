@@ -30,14 +30,14 @@ OPTIONS = [f"{path.parent.relative_to(conf_dir())}={path.stem}" for path in FILE
 
 def test_the_list_of_options_is_complete() -> None:
     tree = GroupTree()
-    listed = [f"{group}={option}" for group in tree.own_groups() for option in tree.options(group)]
+    listed = [f"{group}={option}" for group in tree.own_groups for option in tree.options(group)]
     assert sorted(option for option in listed if "+" not in option) == sorted(OPTIONS)
     assert len(OPTIONS) == 45
 
 
 def test_each_option_composes_to_a_valid_run() -> None:
     """One option of every group at a time, until all have been selected."""
-    columns = [[option for option in OPTIONS if option.startswith(f"{group}=")] for group in GroupTree().own_groups()]
+    columns = [[option for option in OPTIONS if option.startswith(f"{group}=")] for group in GroupTree().own_groups]
     seen = set()
     for row in zip_longest(*columns):
         selected = [option for option in row if option is not None]
@@ -114,6 +114,6 @@ def test_an_optimizer_has_only_its_own_keys() -> None:
 
 def test_helper_schemas_are_in_no_listing() -> None:
     tree = GroupTree()
-    names = [*tree.groups(), *(option for group in tree.own_groups() for option in tree.options(group))]
+    names = [*tree.groups(), *(option for group in tree.own_groups for option in tree.options(group))]
     assert not [name for name in names if SCHEMA in name]
     assert set(tree.options("optimizer")) == set(OPTIMIZERS)
