@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from lucid_yolo.config.regions import GROUP, OPTIONS
+from lucid_yolo.config.regions import AUTO, GROUP, OPTIONS
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,9 @@ RANGES: dict[str, Range] = {
     "trainer.patience": COUNT,
     "trainer.ema.decay": BELOW_ONE,
     "trainer.ema.ramp": POSITIVE,
-    **{f"{GROUP}.{option}.warmup": COUNT for option in OPTIONS},
+    **{f"{GROUP}.{option}.warmup": COUNT for option in OPTIONS if option != AUTO},
+    "capture.auto.steps": COUNT,
+    "capture.auto.timeout": POSITIVE,
     "seed": SEED,
     # the verbs validate, predict, compare and profile
     "batch_size": COUNT,

@@ -18,10 +18,16 @@ from lucid_yolo.config.schema import CaptureConfig
 GROUP = "capture"
 JOIN = "+"
 NONE = "none"  # the option that selects no region
-STEP = "step"  # the option that records the whole step as one graph, and so goes with no region
+STEP = "step"  # the whole step as one graph
+AUTO = "auto"  # whatever a trial finds fastest
+ALONE = {
+    STEP: "records everything that the others would",
+    AUTO: "finds out which of the others to select",
+}
+"""Options that go with no other, and why."""
 OPTIONS: tuple[str, ...] = tuple(field.name for field in fields(CaptureConfig))
 """Everything that can be selected, in the order in which a combination names it."""
-REGIONS: tuple[str, ...] = tuple(option for option in OPTIONS if option != STEP)
+REGIONS: tuple[str, ...] = tuple(option for option in OPTIONS if option not in ALONE)
 """Every region, each a recording of its own."""
 OF_EVERY_TASK: tuple[str, ...] = tuple(region for region in REGIONS if region != "heads")
 """The regions that each task has."""
@@ -30,8 +36,8 @@ _LIST_OR_JOINED = re.compile(r"\[[^\[\]()]*\]|\w+(?:\+\w+)+")
 
 
 def combined_options() -> dict[str, dict[str, dict[str, bool]]]:
-    """Name and content of every option that selects two or more; whether they go together, the rules say."""
-    sets = (chosen for size in range(2, len(OPTIONS) + 1) for chosen in combinations(OPTIONS, size))
+    """Name and content of every option that selects two or more regions."""
+    sets = (chosen for size in range(2, len(REGIONS) + 1) for chosen in combinations(REGIONS, size))
     return {JOIN.join(chosen): {region: {"selected": True} for region in chosen} for chosen in sets}
 
 
@@ -67,9 +73,12 @@ def listed(options: Sequence[str]) -> str:
 
 
 def did_you_mean_option(option: str, options: Sequence[str]) -> str:
-    """The nearest options as a question; in a combination each region is looked up by itself."""
+    """The nearest options as a question; in a combination each part is looked up by itself."""
     if JOIN in option:
-        name = option_of(region for part in option.split(JOIN) for region in nearest(part, OPTIONS, limit=1))
+        parts = option.split(JOIN)
+        if alone := [part for part in parts if part in ALONE]:
+            return f" {alone[0]} goes alone: it {ALONE[alone[0]]}."
+        name = option_of(region for part in parts for region in nearest(part, OPTIONS, limit=1))
         return f" Did you mean {name!r}?" if name else ""
     return did_you_mean(option, options)
 

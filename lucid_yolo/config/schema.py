@@ -339,6 +339,16 @@ class RegionConfig:
 
 
 @dataclass
+class AutoConfig:
+    """A trial that picks what to record; no setting but ``selected`` switches it on."""
+
+    selected: bool = False
+    steps: int = 24  # timed steps of each candidate
+    timeout: float = 180.0  # seconds of the whole trial
+    again: bool = False  # measure although this workload was measured on this machine before
+
+
+@dataclass
 class CaptureConfig:
     """Regions of the training step that are recorded and replayed, in the order in which options name them."""
 
@@ -349,6 +359,7 @@ class CaptureConfig:
     orthogonalization: RegionConfig = field(default_factory=RegionConfig)
     updates: RegionConfig = field(default_factory=RegionConfig)
     step: RegionConfig = field(default_factory=RegionConfig)  # all of it as one graph
+    auto: AutoConfig = field(default_factory=AutoConfig)  # whatever a trial finds fastest
 
 
 @dataclass

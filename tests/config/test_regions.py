@@ -13,17 +13,18 @@ from lucid_yolo.config import sweep
 from lucid_yolo.config.compose import compose, compose_with_hydra, overrides_of, read_request, to_root
 from lucid_yolo.config.errors import ConfigError
 from lucid_yolo.config.loader import GroupTree
-from lucid_yolo.config.regions import OPTIONS, REGIONS, STEP, in_order, option_of
+from lucid_yolo.config.regions import OPTIONS, REGIONS, in_order, option_of
 from lucid_yolo.config.schema import CompileName, RootConfig
 
-ORDER = ("network", "heads", "loss", "gradient_norm", "orthogonalization", "updates", "step")
-NAMES = ["+".join(chosen) for size in range(2, 8) for chosen in itertools.combinations(ORDER, size)]
-LISTED = f"none, {', '.join(ORDER)}, and combinations such as network+loss"
+ORDER = ("network", "heads", "loss", "gradient_norm", "orthogonalization", "updates")
+ALL = (*ORDER, "step", "auto")
+NAMES = ["+".join(chosen) for size in range(2, 7) for chosen in itertools.combinations(ORDER, size)]
+LISTED = f"none, {', '.join(ALL)}, and combinations such as network+loss"
 SWEEP = "# @package _global_\nhydra:\n  mode: MULTIRUN\n  sweeper:\n    params:\n      capture: "
 
 
 def selected(root: RootConfig) -> tuple[str, ...]:
-    return tuple(name for name in ORDER if getattr(root.capture, name).selected)
+    return tuple(name for name in ALL if getattr(root.capture, name).selected)
 
 
 def composed(overrides: list[str], folder: Path | None = None) -> tuple[str, ...]:
@@ -31,12 +32,13 @@ def composed(overrides: list[str], folder: Path | None = None) -> tuple[str, ...
 
 
 def test_every_combination_is_an_option_in_one_order() -> None:
-    assert (*REGIONS, STEP) == OPTIONS == ORDER
-    assert len(NAMES) == 2**7 - 1 - 7
-    assert sorted(GroupTree().options("capture")) == sorted(["none", *ORDER, *NAMES])
+    assert REGIONS == ORDER
+    assert OPTIONS == ALL
+    assert len(NAMES) == 2**6 - 1 - 6
+    assert sorted(GroupTree().options("capture")) == sorted(["none", *ALL, *NAMES])
 
 
-@pytest.mark.parametrize("name", ["none", *ORDER, *NAMES[::5], NAMES[-1]])
+@pytest.mark.parametrize("name", ["none", *ALL, *NAMES[::5], NAMES[-1]])
 def test_an_option_selects_what_its_name_says(name: str) -> None:
     assert composed([f"capture={name}"]) == tuple(part for part in name.split("+") if part != "none")
 
@@ -96,7 +98,8 @@ MISTAKES = {
     "[none,network]": "has no option 'none+network'. Did you mean 'network'?",
     "stpe": "Did you mean 'step'",
     "head": "has no option 'head'. Did you mean 'heads'?",
-    "auto": "has no option 'auto'.",
+    "step+network": "has no option 'network+step'. step goes alone: it records everything that the others would.",
+    "[auto,loss]": "auto goes alone: it finds out which of the others to select.",
     "heads+netwrok": "has no option 'heads+netwrok'. Did you mean 'network+heads'?",
     "all": "Did you mean 'network+loss+gradient_norm+orthogonalization+updates'?",
     "grad": "Did you mean 'gradient_norm'",
@@ -215,7 +218,7 @@ def test_the_shown_configuration(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["train", "capture=[updates,loss]", "--cfg", "job", "--package", "capture"]) == 0
     shown = yaml.safe_load(capsys.readouterr().out)
     assert {name for name, settings in shown.items() if settings["selected"]} == {"loss", "updates"}
-    assert list(shown) == list(ORDER)
+    assert list(shown) == list(ALL)
 
 
 def test_resume_keeps_or_changes_regions(tmp_path: Path) -> None:

@@ -93,6 +93,16 @@ CASES = {
         )
         for region in ("orthogonalization", "updates")
     },
+    "capture.auto.alone": (
+        (make_config(capture=["loss", "auto"]), CPU),
+        (make_config(capture=["auto"]), CPU),
+        "capture=auto finds out whether to select loss; write one or the other",
+    ),
+    "capture.auto.needs-cuda": (
+        (make_config(capture=["auto"]), CPU),
+        (make_config(capture=["auto"]), CUDA),
+        "this run computes on cpu (no CUDA device and no MPS): there is nothing to pick",
+    ),
     "capture.step.alone": (
         (make_config(capture=["loss", "updates", "step"]), CPU),
         (make_config(capture=["step"]), CPU),
