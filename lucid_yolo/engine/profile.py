@@ -84,7 +84,7 @@ def profile(config: RootConfig | DictConfig, settings: ProfileConfig | None = No
                 pictures.finish()
     if clock.now is not Pass.DONE:
         raise RunError("The training ended before all steps were seen: give it more pictures, or fewer steps=.")
-    found = clock.result(prepared, {row.key: row.active for row in prepared.plan.complete(outcome.flags).rows})
+    found = clock.result(prepared, {row.key: row.active for row in outcome.plan.rows})
     if settings.out is not None:
         out = resolve_user_path(settings.out)
         out.parent.mkdir(parents=True, exist_ok=True)
