@@ -295,6 +295,21 @@ def test_loaded_optimizer_state_is_recorded_anew(machine: Machine) -> None:
     assert recorder.outcomes()["capture.orthogonalization"]["recordings"] == 2
 
 
+def test_each_group_of_parameters_has_recordings_of_its_own(machine: Machine) -> None:
+    eager, rig = machine.rig(), machine.rig()
+    for one in (eager, rig):
+        hold_back(one)
+        add_the_rest(one)
+    recorder = rig.record(machine.tape(), "orthogonalization", "updates")
+    for step in range(3):
+        for one in (eager, rig):
+            one.optimizer.param_groups[1]["lr"] = 0.01 * step
+            one.step(step)
+    assert_equal(rig.state(), eager.state())
+    outcome = recorder.outcomes()["capture.updates"]
+    assert (outcome["recordings"], outcome["replays"], outcome["native_calls"]) == (2 * 2, 2 * 2 * 3, 0)
+
+
 def test_another_ceiling_of_the_norm_is_recorded_anew_and_none_is_native(machine: Machine) -> None:
     eager, rig = machine.rig(), machine.rig()
     recorder = rig.record(machine.tape(), "gradient_norm")
