@@ -62,8 +62,13 @@ class Share:
         """Compare a part in two profiles, without the flag and with it.
 
         Raises:
-            RunError: one of them has no such part.
+            RunError: one of them has no such part, or they do not differ in their flags alone.
         """
+        if (eager.data, eager.environment) != (flagged.data, flagged.environment) or eager.flags == flagged.flags:
+            raise RunError(
+                f"The share of {part} is told by two profiles of the same data, machine and commit, the second with a "
+                "flag that the first has not."
+            )
         parts = part.split("+")
         before, after = (sum(profile.host_time(name) for name in parts) for profile in (eager, flagged))
         share = sum(eager.host_share(name) for name in parts)

@@ -162,23 +162,27 @@ def test_a_flag_is_judged_by_each_task_alone() -> None:
     ]
 
 
-def make_profile(loss: float) -> StepProfile:
+def make_profile(loss: float, *, flagged: bool = False) -> StepProfile:
     return StepProfile(
         steps=1, step_ms=100.0, wait_ms=0.0, host_ms={"forward": 100.0 - loss, "loss": loss}, synchronised_ms={},
-        device_busy_ms=None, launches=1.0, synchronisations=None, flags={}, data={}, environment={},
+        device_busy_ms=None, launches=1.0, synchronisations=None, flags={"magic": flagged}, data={}, environment={},
     )  # fmt: skip
 
 
 def test_a_share_by_hand() -> None:
     # 10 of 100 ms, of which 1 is left
-    assert Share.of("loss", make_profile(10.0), make_profile(1.0)) == Share("loss", 10.0, 90.0)
-    assert Share.of("forward+loss", make_profile(10.0), make_profile(1.0)).percent == 100.0
+    eager, flagged = make_profile(10.0), make_profile(1.0, flagged=True)
+    assert Share.of("loss", eager, flagged) == Share("loss", 10.0, 90.0)
+    assert Share.of("forward+loss", eager, flagged).percent == 100.0
+    for other in (make_profile(1.0), replace(flagged, environment={"commit": "def"}), replace(flagged, data={"b": 1})):
+        with pytest.raises(RunError, match="the second with a flag that the first has not"):
+            Share.of("loss", eager, other)
 
 
 def test_a_share_of_a_part_of_the_optimizer_by_hand() -> None:
     eager, flagged = (
-        replace(make_profile(0.0), optimizer_host_ms={"updates": updates, "orthogonalization": 4.0})
-        for updates in (8.0, 2.0)
+        replace(make_profile(0.0, flagged=on), optimizer_host_ms={"updates": updates, "orthogonalization": 4.0})
+        for updates, on in ((8.0, False), (2.0, True))
     )
     assert Share.of("updates", eager, flagged) == Share("updates", 8.0, 75.0)
     assert Share.of("orthogonalization+updates", eager, flagged) == Share("orthogonalization+updates", 12.0, 50.0)
@@ -191,7 +195,8 @@ def test_the_command_books_reports_and_shares(tmp_path: Path, capsys: pytest.Cap
     folder.mkdir()
     (folder / "report.json").write_text(json.dumps(make_report({"eager": [10.0], "magic": [9.0]}).as_dict()))
     for name, loss in (("eager", 10.0), ("flagged", 1.0)):
-        (tmp_path / f"{name}.json").write_text(json.dumps(make_profile(loss).as_dict()))
+        profile = make_profile(loss, flagged=name == "flagged")
+        (tmp_path / f"{name}.json").write_text(json.dumps(profile.as_dict()))
     share = ["--share", "magic", "loss", str(tmp_path / "eager.json"), str(tmp_path / "flagged.json")]
     assert book.main([str(ledger), str(folder), "--parity", "green", "--parity-test", "by hand", *share]) == 0
     (row,) = read_ledger(ledger)

@@ -125,7 +125,7 @@ def test_rehearsal_leaves_statistics_random_state_and_gradients_alone(machine: M
     rig.parameters[0].grad = place
     with torch.no_grad():
         images = rig.images(0)
-    predictions = rig.objective._network(images)
+    predictions = rig.objective.network(images)
     eager = machine.rig()
     eager.model(images)
     for name, buffer in rig.model.named_buffers():  # one forward pass, not three
@@ -222,7 +222,7 @@ def test_other_shapes_and_evaluation_are_computed_natively(machine: Machine) -> 
     rig = machine.rig()
     recorder = rig.record(machine.tape(), "network")
     rig.step(0)
-    network = rig.objective._network
+    network = rig.objective.network
     with torch.no_grad():
         network(rig.images(1))
     network(rig.images(1)[:1])
@@ -337,9 +337,9 @@ def test_copies_are_not_recorded(machine: Machine) -> None:
     rig.record(machine.tape(), *OF_EVERY_TASK)
     rig.step(0)
     copied = copy.deepcopy(rig.objective)
-    assert type(copied._network) is CastOnce
-    assert type(copied._network.network) is type(rig.model)
-    assert copied._network.network is not rig.model
+    assert type(copied.network) is CastOnce
+    assert type(copied.network.network) is type(rig.model)
+    assert copied.network.network is not rig.model
     assert copy.deepcopy(rig.optimizer).run_part is not rig.optimizer.run_part
     assert rig.model.state_dict().keys() == machine.rig().model.state_dict().keys()
 
@@ -431,7 +431,7 @@ def test_recorded_parts_are_pickled_as_what_they_stand_for(machine: Machine) -> 
     rig = machine.rig()
     rig.record(machine.tape(), *OF_EVERY_TASK)
     rig.step(0)
-    network = pickle.loads(pickle.dumps(rig.objective))._network
+    network = pickle.loads(pickle.dumps(rig.objective)).network
     assert type(network) is CastOnce
     assert_equal(network.network.state_dict(), rig.model.state_dict())
     assert pickle.loads(pickle.dumps(rig.clip)) is clip_gradients
