@@ -2,7 +2,8 @@
 
     python -m lucid_yolo.bench.book docs/ledger.json REPORT ... [--parity green|red --parity-test TEXT] [--share ...]
 
-Reports of one workload from the same commit and machine are pooled, so that a workload may be run in parts.
+Reports of one workload from the same commit and machine are pooled, so that a workload may be run in parts. With
+``--as WORKLOAD`` their runs are booked for another workload that needs no others, such as one with another baseline.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from lucid_yolo.bench.ledger import VERSION, Entry, Parity, Share, booked, read_
 from lucid_yolo.bench.paired import PairedRatio
 from lucid_yolo.bench.step_profile import StepProfile
 from lucid_yolo.config.errors import LucidError, RunError
-from lucid_yolo.config.workloads import ParityState
+from lucid_yolo.config.workloads import ParityState, Workload, read_workload
 
 
 def entries_of(report: Comparison, *, parity: Parity, shares: Mapping[str, Share] | None = None) -> list[Entry]:
@@ -114,6 +115,25 @@ def _pool(reports: Sequence[Comparison]) -> Comparison:
     return Comparison(replace(first.workload, arms=arms), tuple(runs), max(report.date for report in reports))
 
 
+def retold(report: Comparison, workload: Workload) -> Comparison:
+    """What the runs of a report say about another workload whose runs are among them.
+
+    Args:
+        report: of a comparison.
+        workload: with the same common overrides; its arms are some of those that were run.
+
+    Raises:
+        RunError: it needs other runs.
+    """
+    if not workload.is_part_of(report.workload):
+        raise RunError(
+            f"{report.workload.name} cannot be booked as {workload.name}: the common overrides differ, or it lacks one "
+            f"of the arms {', '.join(workload.arms)} with the same overrides."
+        )
+    runs = tuple(run for run in report.runs if run.arm in workload.arms)
+    return Comparison(replace(workload, blocks=report.workload.blocks), runs, report.date)
+
+
 def book_reports(
     ledger: Path, reports: Sequence[Comparison], *, parity: Parity, shares: Mapping[str, Share] | None = None
 ) -> list[Entry]:
@@ -184,6 +204,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Book reports of comparisons into the ledger.")
     parser.add_argument("ledger", type=Path, help="file of the ledger, such as docs/ledger.json")
     parser.add_argument("reports", type=Path, nargs="+", help="report.json of a comparison, or its directory")
+    parser.add_argument("--as", dest="workload", help="workload whose runs are among those of the reports")
     parser.add_argument("--parity", type=ParityState, default=ParityState.UNKNOWN)
     parser.add_argument("--parity-test", default="", help="which tests said so, and at which commit")
     parser.add_argument(
@@ -199,6 +220,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parity = Parity(options.parity, options.parity_test)
     try:
         reports = [read_report(path) for path in options.reports]
+        if options.workload is not None:
+            reports = [retold(report, read_workload(options.workload)) for report in pooled(reports)]
         shares = {
             arm: Share.of(part, read_profile(eager), read_profile(flagged))
             for arm, part, eager, flagged in options.share

@@ -130,7 +130,7 @@ def run_comparison(
 ) -> Comparison:
     """Run what is still missing of a comparison, and report on all of it.
 
-    The report is written after every block, so that an interrupted comparison has one too.
+    The report is written after every run, so that a comparison that was cut short has one too.
 
     Args:
         workload: what to compare.
@@ -168,8 +168,8 @@ def run_comparison(
                 runs.append(run)
                 before = f"kept, of commit {run.environment.get('commit')}: " if (block, arm) in kept else ""
                 say(f"block {block} of {workload.blocks}, {arm}: {before}{_in_words(run)}")
-            report = Comparison.of(workload, runs)
-            write_report(report, out)
+                report = Comparison.of(workload, runs)
+                write_report(report, out)
     return report
 
 

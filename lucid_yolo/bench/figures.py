@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lucid_yolo.config.workloads import workload_names
+
 Record = Mapping[str, Any]
 
 
@@ -32,16 +34,17 @@ def read_tables(folder: Path) -> list[FigureTable]:
     """Make the table of every record in a folder.
 
     Args:
-        folder: with files ``NAME.json``, names from ``TABLES``.
+        folder: with files ``NAME.json``, names from ``TABLES``, or of a workload for the report of its comparison.
 
     Raises:
         ValueError: a record that no table shows.
     """
+    makers = {**dict.fromkeys(workload_names(), comparison_table), **TABLES}
     tables = []
     for path in sorted(folder.glob("*.json")):
-        if path.stem not in TABLES:
-            raise ValueError(f"{path}: no table shows this record; known are {', '.join(TABLES)}")
-        tables.append(TABLES[path.stem](path.stem, json.loads(path.read_text(encoding="utf-8"))))
+        if path.stem not in makers:
+            raise ValueError(f"{path}: no table shows this record; known are {', '.join(makers)}")
+        tables.append(makers[path.stem](path.stem, json.loads(path.read_text(encoding="utf-8"))))
     return tables
 
 
@@ -116,6 +119,8 @@ def comparison_table(name: str, record: Record) -> FigureTable:
     rows = []
     for arm in record["arms"]:
         medians = arm["medians"]
+        if not arm["runs"]:
+            continue
         rows.append(
             (
                 arm["name"],
@@ -140,10 +145,6 @@ TABLES: dict[str, Callable[[str, Record], FigureTable]] = {
     "bccd": fits_table,
     "overfit": overfit_table,
     "step": step_table,
-    "detect_b4": comparison_table,
-    "detect_b16": comparison_table,
-    "detect_b64": comparison_table,
-    "start": comparison_table,
     "loader": loader_table,
     "loader_decoded": loader_table,
     "loader_decoded_device": loader_table,

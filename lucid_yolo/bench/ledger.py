@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
@@ -19,9 +20,11 @@ from lucid_yolo.bench.paired import PairedRatio, Verdict
 from lucid_yolo.bench.record import write_record
 from lucid_yolo.bench.step_profile import StepProfile
 from lucid_yolo.config.errors import RunError
+from lucid_yolo.config.schema import TaskName
 from lucid_yolo.config.workloads import Mark, ParityState, Workload
 
 GAIN_PERCENT = 3.0  # a flag that saves less on its documented workload is a candidate for retirement
+REMOVED_PERCENT = 80.0  # unless it records a part that eager has made lean, and removes so much of its host time
 VERSION = "lucid-yolo-lab"
 
 
@@ -59,8 +62,13 @@ class Share:
         """Compare a part in two profiles, without the flag and with it.
 
         Raises:
-            RunError: one of them has no such part.
+            RunError: one of them has no such part, or they do not differ in their flags alone.
         """
+        if (eager.data, eager.environment) != (flagged.data, flagged.environment) or eager.flags == flagged.flags:
+            raise RunError(
+                f"The share of {part} is told by two profiles of the same data, machine and commit, the second with a "
+                "flag that the first has not."
+            )
         parts = part.split("+")
         before, after = (sum(profile.host_time(name) for name in parts) for profile in (eager, flagged))
         share = sum(eager.host_share(name) for name in parts)
@@ -194,12 +202,15 @@ def judge(entry: Entry | None, *, version: str) -> Judgement:
     if entry.mark is Mark.NOT_SLOWER:
         slower = entry.ratio.verdict is Verdict.SLOWER
         return Judgement(State.KEEP, f"{-entry.ratio.saved_percent:.1f} % slower here" if slower else "")
-    if entry.share is not None:  # there was little to gain
-        return Judgement(State.KEEP, f"{entry.share.part} is lean in eager")
-    if entry.ratio.saved_percent < GAIN_PERCENT:
-        reason = f"saves {entry.ratio.saved_percent:.1f} %, less than {GAIN_PERCENT:g} %"
-        return Judgement(State.CANDIDATE, reason)
-    return Judgement(State.KEEP)
+    share = entry.share
+    if share is not None and share.removed_percent >= REMOVED_PERCENT:  # there was little to gain, and it was gained
+        return Judgement(State.KEEP, f"{share.part} is lean in eager")
+    if entry.ratio.saved_percent >= GAIN_PERCENT:
+        return Judgement(State.KEEP)
+    reason = f"saves {entry.ratio.saved_percent:.1f} %, less than {GAIN_PERCENT:g} %"
+    if share is not None:
+        reason += f", and removes {share.removed_percent:.0f} % of {share.part}, less than {REMOVED_PERCENT:g} %"
+    return Judgement(State.CANDIDATE, reason)
 
 
 def read_ledger(path: Path) -> tuple[Row, ...]:
@@ -228,7 +239,8 @@ def booked(rows: Sequence[Row], entries: Iterable[Entry]) -> tuple[Row, ...]:
     """A ledger with further entries: each takes the place of its key's, which becomes history.
 
     What was booked already is not booked again, and an entry that is older than the standing one goes behind it. Parity
-    that is not said is taken over; red keeps the version of its first time.
+    that is not said is taken over, a share that is not said only from the same commit; red keeps the version of its
+    first time.
     """
     found = {row.entry.key: row for row in rows}
     for entry in entries:
@@ -241,7 +253,8 @@ def booked(rows: Sequence[Row], entries: Iterable[Entry]) -> tuple[Row, ...]:
             parity = old.entry.parity
         elif parity.state is ParityState.RED and old.entry.parity.state is ParityState.RED:
             parity = replace(parity, red_since=old.entry.parity.red_since)
-        found[entry.key] = _joined(old, replace(entry, parity=parity))
+        share = old.entry.share if entry.share is None and entry.commit == old.entry.commit else entry.share
+        found[entry.key] = _joined(old, replace(entry, parity=parity, share=share))
     return tuple(found.values())
 
 
@@ -263,13 +276,13 @@ def _measured(entry: Entry) -> dict[str, Any]:
 
 
 HEADER = (
-    "option", "workload", "device", "saved", "spread of the ratio", "pairs", "saved of a step", "set-up, s",
+    "task", "option", "workload", "device", "saved", "spread of the ratio", "pairs", "saved of a step", "set-up, s",
     "break-even, epochs", "reserved, MiB", "eager share", "parity", "measured with", "state",
 )  # fmt: skip
 
 
 def ledger_rows(rows: Sequence[Row], workloads: Sequence[Workload], *, version: str) -> list[tuple[str, ...]]:
-    """Cells of the table: every arm of every documented workload, measured or not.
+    """Cells of the table: every arm of every documented workload, measured or not, task by task.
 
     Args:
         rows: of the ledger.
@@ -277,24 +290,33 @@ def ledger_rows(rows: Sequence[Row], workloads: Sequence[Workload], *, version: 
         version: of the project.
     """
     cells = []
-    for workload in workloads:
+    for workload in sorted(workloads, key=_in_table):
+        beside = workload.arms[workload.baseline]
+        against = f" against `{' '.join(beside)}`" if beside else ""
         for arm in list(workload.arms)[1:]:
-            option = " ".join(workload.arms[arm])
+            option = f"`{' '.join(workload.arms[arm])}`{against}"
             entries = [row.entry for row in rows if (row.entry.workload, row.entry.arm) == (workload.name, arm)]
             if not entries:
-                blank = ("",) * (len(HEADER) - 3)
-                cells.append((f"`{option}`", workload.name, *blank, str(judge(None, version=version).state)))
-            cells += [_cells(entry, version) for entry in entries]
+                blank = ("",) * (len(HEADER) - 4)
+                cells.append((workload.task, option, workload.name, *blank, str(judge(None, version=version).state)))
+            cells += [(workload.task, f"`{one.option}`{against}", *_cells(one, version)) for one in entries]
     return cells
 
 
+def _in_table(workload: Workload) -> tuple[int, list[tuple[str, int]]]:
+    """Place of a workload: by task, then by name, where b4 stands before b16."""
+    tasks = [str(name) for name in TaskName]
+    words = re.findall(r"(\D*)(\d*)", workload.name)
+    return tasks.index(workload.task), [(word, int(number or 0)) for word, number in words]
+
+
 def _cells(entry: Entry, version: str) -> tuple[str, ...]:
+    """What was measured, behind task and option."""
     ratio, judged, share = entry.ratio, judge(entry, version=version), entry.share
     epochs = math.inf if entry.break_even == "never" else entry.break_even
     reserved = (entry.baseline.get("reserved"), entry.medians.get("reserved"))
     driver = f", driver {entry.driver}" if entry.driver else ""
     return (
-        f"`{entry.option}`",
         f"{entry.workload}: {_MEASURED[entry.compares]}",
         entry.device,
         f"**{ratio.saved_percent:.1f} %**, {ratio.verdict}",

@@ -34,10 +34,9 @@ from lucid_yolo.data.collate import collate
 from lucid_yolo.data.colour import ColourHere, ColourLater
 from lucid_yolo.data.dataset import SampleKey, TrainDataset
 from lucid_yolo.data.index import SplitIndex
-from lucid_yolo.data.readers import read_split
 from lucid_yolo.data.statistics import target_rows
 from lucid_yolo.ops.colour import ColourTransform
-from lucid_yolo.tasks import get_task
+from lucid_yolo.tasks.splits import read_configured
 
 _SAMPLES = 120
 _BUILDERS = 4  # threads that make a cache, before anything is timed
@@ -175,7 +174,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_intermixed_args(argv)
     try:
         root = to_root(compose(["run_dir=.", *options.overrides]))
-        index = read_split(root.data, "train", get_task(root.task.name).labels)
+        index, _ = read_configured(root)
         if nbytes := cache_bytes(index.sizes, root.cache.selected, root.data.image_size):
             print(f"cache={root.cache.selected}: {nbytes / 1024**2:.1f} MiB")
         cost = measure(index, root.data, root.cache, root.hsv.selected)

@@ -13,8 +13,8 @@ from rich.text import Text
 from lucid_yolo.bench.notebook import as_html, as_text
 from lucid_yolo.config.errors import RunError
 
-OPTIMIZER = "optimizer"
-PARTS = ("forward", "loss", "backward", "clip", OPTIMIZER, "ema")
+FORWARD, OPTIMIZER = "forward", "optimizer"
+PARTS = (FORWARD, "loss", "backward", "clip", OPTIMIZER, "ema")
 LOOP = "loop"  # what lies between the parts: hooks, logging, the copy of the next batch
 
 
@@ -31,6 +31,9 @@ class StepProfile:
         optimizer_host_ms: by part of the optimizer, named as the options of ``capture`` that record them; none where
             an optimizer has no such parts. They lie inside ``host_ms["optimizer"]``, which has the rest of it too.
         optimizer_synchronised_ms: the same with a wait for the device before and after each.
+        forward_host_ms: by part of the network's forward pass, likewise, where several options record its parts; they
+            lie inside ``host_ms["forward"]``. The backward pass of a network is one.
+        forward_synchronised_ms: the same with a wait for the device before and after each.
         device_busy_ms: time that the device computes or copies; None on a processor.
         launches: kernels, copies and fills; on a processor the operators that would launch one.
         synchronisations: by name, waits for the device that the step asks for; None on a processor.
@@ -52,6 +55,8 @@ class StepProfile:
     environment: Mapping[str, Any]
     optimizer_host_ms: Mapping[str, float] = field(default_factory=dict)
     optimizer_synchronised_ms: Mapping[str, float] = field(default_factory=dict)
+    forward_host_ms: Mapping[str, float] = field(default_factory=dict)
+    forward_synchronised_ms: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def device_busy_share(self) -> float | None:
@@ -59,12 +64,12 @@ class StepProfile:
         return None if self.device_busy_ms is None else self.device_busy_ms / self.step_ms
 
     def host_time(self, part: str) -> float:
-        """Host time of a part of the step or of the optimizer, ms.
+        """Host time of a part of the step, of the optimizer or of the forward pass, ms.
 
         Raises:
             RunError: there is no such part.
         """
-        times = {**self.host_ms, **self.optimizer_host_ms}
+        times = {**self.host_ms, **self.optimizer_host_ms, **self.forward_host_ms}
         if part not in times:
             raise RunError(
                 f"A profile has no part {part}; it has {', '.join(times)}. Profiles of older versions have no parts of "
@@ -73,7 +78,7 @@ class StepProfile:
         return times[part]
 
     def host_share(self, part: str) -> float:
-        """Share of a part of the step or of the optimizer in the host time of the step."""
+        """Share of a part in the host time of the step."""
         return self.host_time(part) / sum(self.host_ms.values())
 
     def as_dict(self) -> dict[str, Any]:
@@ -83,12 +88,13 @@ class StepProfile:
             "device_busy_share": self.device_busy_share,
             "host_share": {part: self.host_share(part) for part in self.host_ms},
             "optimizer_host_share": {part: self.host_share(part) for part in self.optimizer_host_ms},
+            "forward_host_share": {part: self.host_share(part) for part in self.forward_host_ms},
         }
         return {**asdict(self), "shares": shares}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Inverse of ``as_dict``; profiles from before the optimizer had parts are read too."""
+        """Inverse of ``as_dict``; profiles from before optimizer and forward pass had parts are read too."""
         return cls(**{key: value for key, value in values.items() if key != "shares"})
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -96,11 +102,11 @@ class StepProfile:
         table = Table(title=f"One step: {self.step_ms:.1f} ms, mean of {self.steps}", title_justify="left")
         for column in ("part", "host, ms", "share of host", "synchronised, ms"):
             table.add_column(column, justify="left" if column == "part" else "right")
+        below = {FORWARD: self.forward_synchronised_ms, OPTIMIZER: self.optimizer_synchronised_ms}
         for part in self.host_ms:
             table.add_row(part, *self._cells(part, self.synchronised_ms[part]))
-            if part == OPTIMIZER:
-                for inner, synchronised in self.optimizer_synchronised_ms.items():
-                    table.add_row(f"  {inner}", *self._cells(inner, synchronised))
+            for inner, synchronised in below.get(part, {}).items():
+                table.add_row(f"  {inner}", *self._cells(inner, synchronised))
         yield table
         for sentence in self.sentences():
             yield Text(sentence)

@@ -22,6 +22,7 @@ Settings = TypeVar("Settings")
 WORDS: dict[str, Any] = {"null": None, "true": True, "false": False}
 MEANING = "meaning"
 EXPERIMENT = "experiment"  # the group that is no key of a run
+OVERLAP = 200  # pixels, of tiles, unless another is set
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,9 @@ class PredictConfig:
     tile: int | None = setting(
         None, "side in pixels of the tiles that larger pictures are cut into; null: every picture is scaled as a whole"
     )
-    overlap: int = setting(200, "with tile: least overlap of neighbours in pixels, the longest side of an object")
+    overlap: int | None = setting(
+        None, f"with tile: least overlap of neighbours in pixels, the longest side of an object; null: {OVERLAP}"
+    )
     save: SaveConfig = field(default_factory=SaveConfig)
     accelerator: str = setting("auto", "where it computes: auto, cpu, cuda, mps")
 

@@ -13,9 +13,10 @@ from lucid_yolo.config import record
 from lucid_yolo.config.errors import ConfigError
 from lucid_yolo.config.names import did_you_mean
 from lucid_yolo.config.paths import resolve_user_path
-from lucid_yolo.config.schema import Choice
+from lucid_yolo.config.schema import Choice, TaskName
 
 FOLDER = "ab"
+BASE = "base"  # key of a workload's file: another one, whose common overrides it takes over, and all that it leaves out
 # What a comparison decides itself: where a run goes, and that a flag that cannot be had fails instead of falling back.
 RESERVED = ("run_dir", "resume", "on_unmet")
 
@@ -66,6 +67,12 @@ class Workload:
     mark: Mark | None = None
 
     @property
+    def task(self) -> str:
+        """The task that all arms share."""
+        named = [line.partition("=")[2] for line in self.common if record.key_of(line) == "task"]
+        return named[-1] if named else str(TaskName.DETECT)
+
+    @property
     def baseline(self) -> str:
         """The arm that the others are compared with."""
         return next(iter(self.arms))
@@ -73,6 +80,10 @@ class Workload:
     def overrides(self, arm: str) -> tuple[str, ...]:
         """What an arm runs with; its own overrides win over the common ones."""
         return tuple(record.replace(self.common, self.arms[arm]))
+
+    def is_part_of(self, other: Workload) -> bool:
+        """Whether every run of it is one of another's: the same common overrides, and arms that the other has too."""
+        return set(self.common) == set(other.common) and self.arms.items() <= other.arms.items()
 
     def narrowed(
         self, *, arms: Sequence[str] | None = None, blocks: int | None = None, more: Sequence[str] = ()
@@ -136,26 +147,59 @@ def read_workload(name: str) -> Workload:
     Raises:
         ConfigError: there is no such workload, or everything that is wrong with its file.
     """
-    path, folder = resolve_user_path(name), workloads_folder()
-    if not name.endswith((".yaml", ".yml")):
-        if folder is None or not (folder / f"{name}.yaml").is_file():
-            names = workload_names()
-            raise ConfigError(
-                [
-                    f"There is no workload {name!r}.{did_you_mean(name, names)} Workloads: {', '.join(names)}; "
-                    "or name a file of your own, PATH.yaml."
-                ]
-            )
-        path = folder / f"{name}.yaml"
+    return _read(_find(name, Path()), ())
+
+
+def _find(name: str, folder: Path) -> Path:
+    """The file of a workload: one of the package by its name, or the user's own, relative to a folder."""
+    if name.endswith((".yaml", ".yml")):
+        return resolve_user_path(folder / Path(name).expanduser())
+    own = workloads_folder()
+    if own is None or not (own / f"{name}.yaml").is_file():
+        names = workload_names()
+        raise ConfigError(
+            [
+                f"There is no workload {name!r}.{did_you_mean(name, names)} Workloads: {', '.join(names)}; "
+                "or name a file of your own, PATH.yaml."
+            ]
+        )
+    return own / f"{name}.yaml"
+
+
+def _read(path: Path, above: tuple[Path, ...]) -> Workload:
+    """Read a file and those that it is based on.
+
+    Args:
+        path: of the file.
+        above: files that are based on it.
+    """
+    if path in above:
+        raise ConfigError([f"{path} is based on itself: {' -> '.join(one.name for one in (*above, path))}."])
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), _NoKeyTwice)  # a SafeLoader
     except OSError as error:
-        raise ConfigError([f"workload={name}: {path} cannot be read: {error.strerror}."]) from None
+        raise ConfigError([f"{path} cannot be read: {error.strerror}."]) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError([f"{path} cannot be read as YAML: {' '.join(str(error).split())}"]) from None
     if not isinstance(content, dict):
         raise ConfigError([f"{path} must hold a mapping with the keys {', '.join(_KEYS)}."])
-    return _workload(path.stem, content, where=str(path))
+    base = content.get(BASE)
+    if base is None:
+        return _workload(path.stem, content, where=str(path))
+    if not isinstance(base, str):
+        raise ConfigError([f"{path}: {BASE} must be the name of a workload or a file PATH.yaml, found {base!r}."])
+    below = _read(_find(base, path.parent), (*above, path))
+    return _workload(path.stem, _upon(below, content), where=str(path))
+
+
+def _upon(base: Workload, content: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of a file with what it takes over: common overrides of its base, and every key that it leaves out."""
+    taken = {key: getattr(base, key) for key in ("question", "compares", "blocks", "mark")}
+    taken |= {"common": list(base.common), "arms": {arm: list(lines) for arm, lines in base.arms.items()}}
+    merged = {**taken, **content}
+    if _is_lines(merged["common"]):
+        merged["common"] = record.replace(base.common, merged["common"])
+    return merged
 
 
 def make_workload(
@@ -195,7 +239,7 @@ class _NoKeyTwice(yaml.SafeLoader):  # type: ignore[misc]
         return found
 
 
-_KEYS = ("question", "compares", "blocks", "mark", "common", "arms")
+_KEYS = (BASE, "question", "compares", "blocks", "mark", "common", "arms")
 
 
 def _workload(name: str, content: Mapping[str, Any], *, where: str) -> Workload:

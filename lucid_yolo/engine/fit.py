@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -34,7 +34,7 @@ from lucid_yolo.engine.run_dir import RunDir
 from lucid_yolo.engine.step_parts import StepParts
 from lucid_yolo.engine.timing import FitTiming
 from lucid_yolo.nn.complexity import Deployable, count
-from lucid_yolo.perf.plan import RunPlan, Scalar
+from lucid_yolo.perf.plan import RunPlan
 from lucid_yolo.tasks.base import Task
 
 CPU_ALLOCATOR = "DefaultCPUAllocator"
@@ -53,8 +53,7 @@ class FitOutcome:
         out_of_patience: whether ``trainer.patience`` ended the fit.
         parameters: parameters of both branches.
         flops: operations of the deployed branch.
-        plan: what was active after a look at what was built.
-        flags: what happened, by flag of the plan.
+        plan: what was active after a look at what was built, and what happened.
     """
 
     status: str
@@ -65,7 +64,6 @@ class FitOutcome:
     parameters: int
     flops: int
     plan: RunPlan
-    flags: Mapping[str, Mapping[str, Scalar]]
 
 
 def run_fit(
@@ -75,6 +73,8 @@ def run_fit(
     timing: FitTiming,
     pictures: PictureWriter,
     extra_callbacks: Sequence[L.Callback] = (),
+    *,
+    told: Callable[[RunPlan], None] = lambda plan: None,
 ) -> FitOutcome:
     """Train until the last epoch or until the user stops it.
 
@@ -85,6 +85,7 @@ def run_fit(
         timing: its clock.
         pictures: who draws.
         extra_callbacks: the user's, called before ours.
+        told: hears at the end what was active and what happened, also when the fit fails.
 
     Raises:
         RunError: the loss was not finite, or memory ran out.
@@ -150,6 +151,15 @@ def run_fit(
             train_loader.close()
             val_loader.close()
             metrics.close()
+            plan = parts.plan.complete(
+                {
+                    "cache": source.outcome,
+                    "prefetch": prefetch_outcome(prepared.plan, train_loader),
+                    **images.device.outcomes(),
+                    **parts.outcomes(),
+                }
+            )
+            told(plan)
     seconds = time.perf_counter() - begun
     if saver.out_of_patience:
         console.print(
@@ -165,13 +175,7 @@ def run_fit(
         out_of_patience=saver.out_of_patience,
         parameters=size.parameters,
         flops=size.flops,
-        plan=parts.plan,
-        flags={
-            "cache": source.outcome,
-            "prefetch": prefetch_outcome(prepared.plan, train_loader),
-            **images.device.outcomes(),
-            **parts.outcomes(),
-        },
+        plan=plan,
     )
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from lucid_yolo.config.errors import ConfigError, DataError, RunError
 from lucid_yolo.config.paths import resolve_user_path
 from lucid_yolo.config.schema import ExifOrientation
-from lucid_yolo.config.verbs import PredictConfig, SaveConfig
+from lucid_yolo.config.verbs import OVERLAP, PredictConfig, SaveConfig
 from lucid_yolo.data.geometry import letterboxed
 from lucid_yolo.data.image import read_image
 from lucid_yolo.engine.checkpoint import TrainedModel, load_model
@@ -104,12 +104,11 @@ def predict(config: PredictConfig) -> Predictions:
         config: settings; ``source`` is a path, a folder, a pattern, (H, W, 3) uint8 RGB pixels, or a list of these.
 
     Raises:
-        ConfigError: the overlap of tiles is not less than their side.
+        ConfigError: the overlap of tiles is not less than their side, or there are no tiles.
         RunError: the checkpoint cannot be used, or the output folder is taken.
         DataError: a picture that was named cannot be found or read; none of a folder or pattern can be read.
     """
-    if config.tile is not None and config.overlap >= config.tile:
-        raise ConfigError([f"overlap={config.overlap} must be less than tile={config.tile}: set overlap=PIXELS."])
+    tiles = _tiles(config)
     sources = list_sources(config.source)
     trained = load_model(resolve_user_path(config.checkpoint), device=choose_device(config.accelerator))
     out = claim_output(resolve_user_path(config.out)) if config.out is not None else None
@@ -117,7 +116,7 @@ def predict(config: PredictConfig) -> Predictions:
     info = trained.info
     skeleton = () if info.spec.keypoints is None else info.spec.keypoints.skeleton
     found = []
-    for position, pixels, detections in _search(trained, _readable(sources, trained.exif_orientation), config):
+    for position, pixels, detections in _search(trained, _readable(sources, trained.exif_orientation), config, tiles):
         prediction = Prediction(
             sources[position].name, pixels, detections, info.class_names, info.category_ids, skeleton
         )
@@ -187,11 +186,26 @@ class _Part:
     window: Window
 
 
+def _tiles(config: PredictConfig) -> tuple[int, int] | None:
+    """Side and overlap of the tiles in pixels; None: there are none."""
+    if config.tile is None:
+        if config.overlap is not None:
+            raise ConfigError([f"overlap={config.overlap} is of tiles, and there are none: set tile=PIXELS too."])
+        return None
+    overlap = OVERLAP if config.overlap is None else config.overlap
+    if overlap >= config.tile:
+        raise ConfigError([f"overlap={overlap} must be less than tile={config.tile}: set overlap=PIXELS."])
+    return config.tile, overlap
+
+
 def _search(
-    trained: TrainedModel, pictures: Iterable[tuple[int, NDArray[np.uint8]]], config: PredictConfig
+    trained: TrainedModel,
+    pictures: Iterable[tuple[int, NDArray[np.uint8]]],
+    config: PredictConfig,
+    tiles: tuple[int, int] | None,
 ) -> Iterator[tuple[int, NDArray[np.uint8], Detections]]:
     """Detections of each picture, in order. A batch takes windows of as many pictures as it has room for."""
-    parts = _parts(pictures, config)
+    parts = _parts(pictures, tiles)
     waiting: list[Detections] = []  # of the first windows of a picture, whose last ones come in the next batch
     while chunk := list(islice(parts, config.batch_size)):
         detections = detect(trained, [part.window.crop(part.pixels) for part in chunk], decode=config.decode)
@@ -203,11 +217,11 @@ def _search(
                 waiting.clear()
 
 
-def _parts(pictures: Iterable[tuple[int, NDArray[np.uint8]]], config: PredictConfig) -> Iterator[_Part]:
+def _parts(pictures: Iterable[tuple[int, NDArray[np.uint8]]], tiles: tuple[int, int] | None) -> Iterator[_Part]:
     """Windows of pictures, one after the other; without tiles each picture is one."""
     for position, pixels in pictures:
         height, width = pixels.shape[:2]
-        size, overlap = (max(width, height), 0) if config.tile is None else (config.tile, config.overlap)
+        size, overlap = tiles or (max(width, height), 0)
         cover = windows(width, height, size, overlap)
         for window in cover:
             yield _Part(position, pixels, cover, window)

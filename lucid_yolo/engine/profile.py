@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import IntEnum
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,7 +23,7 @@ from omegaconf import DictConfig
 
 from lucid_yolo.bench.record import environment, write_record
 from lucid_yolo.bench.step import LaunchCounter
-from lucid_yolo.bench.step_profile import LOOP, PARTS, StepProfile, covered
+from lucid_yolo.bench.step_profile import FORWARD, LOOP, OPTIMIZER, PARTS, StepProfile, covered
 from lucid_yolo.config.compose import to_root
 from lucid_yolo.config.errors import RunError
 from lucid_yolo.config.paths import resolve_user_path
@@ -33,12 +34,15 @@ from lucid_yolo.engine.console import RunConsole
 from lucid_yolo.engine.fit import run_fit
 from lucid_yolo.engine.interrupt import FitStopped
 from lucid_yolo.engine.module import TrainingModule
+from lucid_yolo.engine.network_timer import NetworkTimer
 from lucid_yolo.engine.part_timer import PartTimer
 from lucid_yolo.engine.pictures import PictureWriter
 from lucid_yolo.engine.prepare import Prepared, prepare
 from lucid_yolo.engine.run_dir import claim
 from lucid_yolo.engine.timing import FitTiming
+from lucid_yolo.nn.model import Network
 from lucid_yolo.optim.flat import FlatOptimizer
+from lucid_yolo.perf.objective import Objective
 
 STEP = "profiled step"
 # Calls of the CUDA runtime that make the host wait for the device.
@@ -84,7 +88,7 @@ def profile(config: RootConfig | DictConfig, settings: ProfileConfig | None = No
                 pictures.finish()
     if clock.now is not Pass.DONE:
         raise RunError("The training ended before all steps were seen: give it more pictures, or fewer steps=.")
-    found = clock.result(prepared, {row.key: row.active for row in prepared.plan.complete(outcome.flags).rows})
+    found = clock.result(prepared, {row.key: row.active for row in outcome.plan.rows})
     if settings.out is not None:
         out = resolve_user_path(settings.out)
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -118,7 +122,9 @@ class StepClock(L.Callback):
         self._length = {Pass.HOST: steps, Pass.SYNCHRONISED: steps, Pass.TRACE: TRACED.get(device.type, 1)}
         self._left = warmup
         self._parts = {which: dict.fromkeys((*PARTS, LOOP), 0.0) for which in (Pass.HOST, Pass.SYNCHRONISED)}
-        self._of_optimizer: dict[Pass, dict[str, float]] = {which: defaultdict(float) for which in self._parts}
+        self._below: dict[tuple[str, Pass], dict[str, float]] = {
+            (part, which): defaultdict(float) for part in (FORWARD, OPTIMIZER) for which in self._parts
+        }
         self._timer: PartTimer | None = None
         self._last = 0.0
         self._begun: tuple[float, float] | None = None  # of the running step: clock, and waiting for data so far
@@ -131,11 +137,15 @@ class StepClock(L.Callback):
         pl_module.mark = self._mark
 
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Time the optimizer's parts: around recordings that are in place by now, and after the rules have looked."""
+        """Time what has parts: around recordings that are in place by now, and after the rules have looked."""
         assert isinstance(pl_module, TrainingModule)
         optimizer = pl_module.optimizer
-        if self._timer is None and isinstance(optimizer, FlatOptimizer):
-            self._timer = PartTimer(optimizer, wait=self._wait, add=self._add)
+        if self._timer is not None or not isinstance(optimizer, FlatOptimizer):
+            return
+        self._timer = PartTimer(optimizer, wait=self._wait, add=partial(self._add, OPTIMIZER))
+        objective, network, regions = pl_module.objective, pl_module.model, pl_module.task.regions
+        if isinstance(objective, Objective) and isinstance(network, Network) and len(set(regions.values())) > 1:
+            NetworkTimer(objective, network, regions, wait=self._wait, add=partial(self._add, FORWARD))
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
         """Leave the optimizer as it was."""
@@ -198,8 +208,10 @@ class StepClock(L.Callback):
             wait_ms=waited,
             host_ms=self._means(self._parts[Pass.HOST]),
             synchronised_ms=self._means(self._parts[Pass.SYNCHRONISED]),
-            optimizer_host_ms=self._means(self._of_optimizer[Pass.HOST]),
-            optimizer_synchronised_ms=self._means(self._of_optimizer[Pass.SYNCHRONISED]),
+            optimizer_host_ms=self._means(self._below[OPTIMIZER, Pass.HOST]),
+            optimizer_synchronised_ms=self._means(self._below[OPTIMIZER, Pass.SYNCHRONISED]),
+            forward_host_ms=self._means(self._below[FORWARD, Pass.HOST]),
+            forward_synchronised_ms=self._means(self._below[FORWARD, Pass.SYNCHRONISED]),
             device_busy_ms=self._tracer.busy_ms,
             launches=self._tracer.launches,
             synchronisations=self._tracer.synchronisations,
@@ -224,10 +236,10 @@ class StepClock(L.Callback):
             parts[part] = parts.get(part, 0.0) + moment - self._last
         self._last = moment
 
-    def _add(self, part: str, seconds: float) -> None:
-        """A part of the optimizer took so long."""
-        if self.now in self._of_optimizer:
-            self._of_optimizer[self.now][part] += seconds
+    def _add(self, above: str, part: str, seconds: float) -> None:
+        """Something inside a part of the step took so long."""
+        if self.now in self._parts:
+            self._below[above, self.now][part] += seconds
 
     def _wait(self) -> None:
         """Wait for the device in the pass whose times hold its work."""

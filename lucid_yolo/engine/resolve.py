@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lucid_yolo.config.schema import KeypointTaskConfig, RootConfig
+from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.data.cache import cache_exists
 from lucid_yolo.data.empty import empty_targets
 from lucid_yolo.data.index import SplitIndex
-from lucid_yolo.data.keypoint_settings import configured, with_keypoints
-from lucid_yolo.data.readers import read_splits
 from lucid_yolo.data.statistics import target_rows
 from lucid_yolo.data.transforms import Transforms
 from lucid_yolo.data.workers import WorkerChoice, batch_bytes, choose_num_workers
@@ -18,6 +16,7 @@ from lucid_yolo.perf.machine import Machine, describe_machine
 from lucid_yolo.perf.plan import RunPlan, resolve
 from lucid_yolo.perf.rules import data_facts
 from lucid_yolo.tasks import get_task
+from lucid_yolo.tasks.splits import read_configured
 
 
 @dataclass(frozen=True)
@@ -68,20 +67,6 @@ def read_and_resolve(root: RootConfig) -> Resolved:
     if initial is not None:
         plan = replace(plan, notes=(*plan.notes, initial.sentence()))
     return Resolved(plan, train, val, workers, rows, initial)
-
-
-def read_configured(root: RootConfig) -> tuple[SplitIndex, SplitIndex]:
-    """Read both splits; what the task's settings say about their labels wins over what the data says.
-
-    Raises:
-        ConfigError: settings of the reader, or such that do not fit the labels.
-        DataError: the data cannot be read.
-    """
-    train, val = read_splits(root.data, get_task(root.task.name).labels)
-    if isinstance(root.task, KeypointTaskConfig) and train.keypoints is not None:
-        spec = configured(train.keypoints, root.task.keypoints, root.data.augment)
-        return with_keypoints(train, spec), with_keypoints(val, spec)
-    return train, val
 
 
 def choose_workers(config: RootConfig, index: SplitIndex, machine: Machine, *, rows: int) -> WorkerChoice:

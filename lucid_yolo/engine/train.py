@@ -58,7 +58,7 @@ def train(
     prepared = prepare(root)
     run_dir = _open_run_dir(root)
     with hold(run_dir), explain_unwritable(run_dir), RunConsole(run_dir.log) as console:
-        _record_start(run_dir, root, prepared.plan)
+        _record_start(run_dir, root)
         summary = _Summary(run_dir, prepared)
         summary.write(status="running")
         console.print(prepared.plan.render())
@@ -67,7 +67,7 @@ def train(
             console.print(sentence)
         pictures = PictureWriter()
         try:
-            outcome = run_fit(prepared, run_dir, console, timing, pictures, callbacks)
+            outcome = run_fit(prepared, run_dir, console, timing, pictures, callbacks, told=summary.happened)
             status, metrics = outcome.status, no_metrics(prepared.task)
             if status == "finished":
                 try:
@@ -87,7 +87,7 @@ def train(
             run_dir=run_dir.root,
             checkpoint=run_dir.best if run_dir.best.exists() else None,
             metrics=metrics,
-            plan=outcome.plan.complete(outcome.flags),
+            plan=outcome.plan,
             timing=report.timing_values(
                 timing, total_seconds=time.perf_counter() - began.process, fit_seconds=outcome.seconds
             ),
@@ -95,7 +95,6 @@ def train(
             model={"parameters": outcome.parameters, "flops": outcome.flops},
         )
         summary.write_result(result, best_epoch=outcome.best_epoch, out_of_patience=outcome.out_of_patience)
-        write_text(run_dir.plan, result.plan.to_json())
         console.print(_closing_words(result, run_dir, saved=outcome.saved))
     return result
 
@@ -145,17 +144,17 @@ def _initial_weights(run_dir: RunDir, prepared: Prepared) -> Any:
     return prepared.initial.as_dict() if prepared.initial is not None else None
 
 
-def _record_start(run_dir: RunDir, root: RootConfig, plan: RunPlan) -> None:
+def _record_start(run_dir: RunDir, root: RootConfig) -> None:
     write_text(run_dir.config, OmegaConf.to_yaml(OmegaConf.structured(root)))
     write_text(run_dir.overrides, OmegaConf.to_yaml(OmegaConf.create(list(root.overrides))))
-    write_text(run_dir.plan, plan.to_json())
 
 
 class _Summary:
-    """Writes summary.json: at the start, and with what is known at the end."""
+    """Writes summary.json and plan.json: at the start, and with what is known at the end."""
 
     def __init__(self, run_dir: RunDir, prepared: Prepared) -> None:
         self._run_dir = run_dir
+        self._plan = prepared.plan
         self._values: dict[str, Any] = {
             "status": "running",
             "error": None,
@@ -165,7 +164,6 @@ class _Summary:
             "model": None,
             "best_epoch": None,
             "out_of_patience": False,
-            "plan": prepared.plan.as_dict(),
             "initial_weights": _initial_weights(run_dir, prepared),
             "data": {
                 "train_images": len(prepared.splits.train),
@@ -179,10 +177,15 @@ class _Summary:
             "run_dir": str(run_dir.root),
         }
 
+    def happened(self, plan: RunPlan) -> None:
+        """Keep for the end what was active and what happened; a fit that fails has that too."""
+        self._plan = plan
+
     def write(self, *, status: str, error: str | None = None) -> None:
-        """Write the state of a run without a result."""
-        self._values |= {"status": status, "error": error}
+        """Write the state of a run without a result, and its plan as far as it is known."""
+        self._values |= {"status": status, "error": error, "plan": self._plan.as_dict()}
         record.write_record(self._run_dir.summary, self._values)
+        write_text(self._run_dir.plan, self._plan.to_json())
 
     def write_result(self, result: report.TrainResult, *, best_epoch: int | None, out_of_patience: bool) -> None:
         """Write a finished or interrupted run."""
@@ -193,7 +196,6 @@ class _Summary:
             "model": dict(result.model),
             "best_epoch": best_epoch,
             "out_of_patience": out_of_patience,
-            "plan": result.plan.as_dict(),
         }
         self.write(status=result.status)
 

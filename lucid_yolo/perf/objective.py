@@ -37,16 +37,16 @@ class Objective:
     """Network and loss, each perhaps recorded.
 
     Args:
-        network: maps images (B, 3, S, S) to predictions.
+        network: maps images (B, 3, S, S) to predictions; whoever measures may put its own in its place.
         loss: maps predictions and targets to losses.
     """
 
     def __init__(self, network: Callable[[Tensor], Any], loss: Callable[[Any, Targets], Any]) -> None:
-        self._network = network
+        self.network = network
         self._loss = loss
 
     def __call__(self, images: Tensor, targets: Targets, mark: Mark = unheard) -> Any:
         """Compute the losses of a batch; ``mark`` hears when the network is done."""
-        predictions = self._network(images)
+        predictions = self.network(images)
         mark("forward")
         return self._loss(predictions, targets)

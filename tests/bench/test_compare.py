@@ -22,8 +22,12 @@ from lucid_yolo.bench.compare import rotated, run_comparison
 from lucid_yolo.bench.comparison import Comparison
 from lucid_yolo.bench.ledger import read_ledger
 from lucid_yolo.bench.record import versions
+from lucid_yolo.config.compose import compose as compose_config
+from lucid_yolo.config.compose import to_root
 from lucid_yolo.config.errors import ConfigError, RunError
-from lucid_yolo.config.workloads import MeasureName, Workload, make_workload, read_workload
+from lucid_yolo.config.regions import REGIONS
+from lucid_yolo.config.schema import TaskName
+from lucid_yolo.config.workloads import MeasureName, Workload, make_workload, read_workload, workload_names
 
 ROW = {"requested": "on", "active": "on", "reason": "", "rule_id": None, "outcome": {}}
 
@@ -125,6 +129,20 @@ def test_kept_runs_are_named_and_not_mixed_with_those_of_another_commit(
     with pytest.raises(RunError, match="keeps runs of commit abc, this is def"):
         run_comparison(three_arms(2), tmp_path, say=lambda line: None)
     assert launched.commands == []
+
+
+def test_a_comparison_that_is_cut_short_has_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launched = Launched(monkeypatch)
+
+    def stop(line: str) -> None:
+        if len(launched.order) == 5:  # in the middle of the second block, which starts with b
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_comparison(three_arms(), tmp_path, say=stop)
+    report = Comparison.from_dict(json.loads((tmp_path / "report.json").read_text()))
+    assert [arm.runs for arm in report.arms] == [1, 2, 1]
+    assert [len(arm.ratios[MeasureName.COMPLETE_FIT].ratios) for arm in report.arms[1:]] == [1, 1]
 
 
 def test_a_kept_run_that_is_damaged_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,14 +308,48 @@ def wait_for_line(file: Path) -> str:
 
 
 def test_workloads_of_the_package_are_read() -> None:
-    for name in ("tiny", "detect_b4", "detect_b16", "detect_b64", "loader", "start"):
+    names = [f"{task}_b{batch}" for task in TaskName for batch in (4, 16, 64)]
+    assert {*names, "segment_b4_heads", "tiny", "loader", "start"} == set(workload_names())
+    for name in workload_names():
         workload = read_workload(name)
         assert workload.question.endswith("?")
-        assert workload.arms[workload.baseline] == ()
+        assert name == "segment_b4_heads" or workload.arms[workload.baseline] == ()
+    for name in names:
+        assert name.startswith(read_workload(name).task)
     tiny = read_workload("tiny")
     assert tiny.mark is None
     narrow = tiny.narrowed(arms=["eager", "decoded"], blocks=1)
     assert (narrow.name, list(narrow.arms), narrow.blocks) == ("tiny", ["eager", "decoded"], 1)
+
+
+@pytest.mark.parametrize("task", TaskName)
+def test_each_task_has_a_workload_with_all_of_its_flags(task: TaskName) -> None:
+    workload = read_workload(f"{task}_b4")
+    regions = [name for name in REGIONS if name != "heads" or task is TaskName.SEGMENT]
+    assert [f"capture={name}" for name in regions] == [workload.arms[name][0] for name in regions]
+    assert workload.arms["all"] == (f"capture={'+'.join(regions)}",)
+    for arm in workload.arms:
+        root = to_root(compose_config(workload.overrides(arm)))
+        assert (root.task.name, root.data.batch_size) == (task, 4)
+        assert root.data.image_size == (1024 if task is TaskName.OBB else 640)
+
+
+def test_a_workload_takes_over_what_its_base_says(tmp_path: Path) -> None:
+    (tmp_path / "low.yaml").write_text(
+        "question: Why?\ncompares: step\nblocks: 7\ncommon: [seed=1, model=n]\narms: {a: [], b: [seed=2]}\n"
+    )
+    (tmp_path / "middle.yaml").write_text("base: low.yaml\nblocks: 2\ncommon: [model=s]\n")
+    (tmp_path / "high.yaml").write_text(f"base: {tmp_path / 'middle.yaml'}\narms: {{a: [], c: [seed=3]}}\n")
+    high = read_workload(str(tmp_path / "high.yaml"))
+    assert (high.name, high.question, high.compares, high.blocks) == ("high", "Why?", "step", 2)
+    assert (high.common, high.arms) == (("seed=1", "model=s"), {"a": (), "c": ("seed=3",)})
+    (tmp_path / "low.yaml").write_text("base: high.yaml\n")
+    with pytest.raises(ConfigError, match=r"based on itself: high\.yaml -> middle\.yaml -> low\.yaml -> high\.yaml"):
+        read_workload(str(tmp_path / "high.yaml"))
+    for base, words in (("dettect_b4", "Did you mean 'detect_b4'"), ("gone.yaml", "cannot be read"), ("3", "found 3")):
+        (tmp_path / "mine.yaml").write_text(f"base: {base}\n")
+        with pytest.raises(ConfigError, match=words):
+            read_workload(str(tmp_path / "mine.yaml"))
 
 
 def test_a_changed_workload_is_another_one() -> None:

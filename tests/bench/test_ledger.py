@@ -117,6 +117,10 @@ def test_the_rule() -> None:
     lean = replace(make_entry(0.99), share=Share("loss", 5.0, 90.0))
     assert state(lean) == Judgement(State.KEEP, "loss is lean in eager")
     assert state(replace(lean, parity=red.parity), "0.2.0").state is State.CANDIDATE
+    kept = replace(lean, share=Share("loss", 5.0, 79.0))  # what is lean has to be removed
+    reason = "saves 1.0 %, less than 3 %, and removes 79 % of loss, less than 80 %"
+    assert state(kept) == Judgement(State.CANDIDATE, reason)
+    assert state(replace(make_entry(0.9), share=kept.share)) == Judgement(State.KEEP)
     assert state(make_entry(1.0, mark=Mark.NOT_SLOWER)) == Judgement(State.KEEP)
     assert state(make_entry(1.02, mark=Mark.NOT_SLOWER)) == Judgement(State.KEEP, "2.0 % slower here")
 
@@ -132,26 +136,53 @@ def test_the_table_lists_what_was_not_measured_too() -> None:
     assert named["eager share"] == "loss: 5.0 %, of it 91 % removed"
     assert named["parity"] == "green test_parity at abc"
     assert named["state"] == "keep: loss is lean in eager"
-    assert (blank[0], blank[1], set(blank[2:-1]), blank[-1]) == ("`magic=other`", "made_up", {""}, "no measurement")
+    assert (measured[:2], blank[:3]) == (("detect", "`magic=magic`"), ("detect", "`magic=other`", "made_up"))
+    assert (set(blank[3:-1]), blank[-1]) == ({""}, "no measurement")
 
 
-def make_profile(loss: float) -> StepProfile:
+def test_the_table_is_ordered_by_task_and_names_another_baseline() -> None:
+    names = ("segment_b16", "obb_b4", "detect_b16", "segment_b4", "detect_b4")
+    made = [replace(make_workload("eager", "magic", name=n), common=(f"task={n.partition('_')[0]}",)) for n in names]
+    beside = replace(made[0], name="segment_b4_more", arms={"one": ("magic=1",), "both": ("magic=1+2",)})
+    found = [cells[:3] for cells in ledger_rows((), [beside, *made], version="0.1.0")]
+    assert [workload for _, _, workload in found] == [
+        *("detect_b4", "detect_b16", "segment_b4", "segment_b4_more", "segment_b16", "obb_b4")
+    ]
+    assert found[3] == ("segment", "`magic=1+2` against `magic=1`", "segment_b4_more")
+
+
+def test_a_flag_is_judged_by_each_task_alone() -> None:
+    made = [replace(make_workload("eager", "magic", name=n), common=(f"task={n}",)) for n in ("detect", "obb")]
+    rows = booked(
+        (), [replace(make_entry(ratio), workload=one.name) for ratio, one in zip((0.8, 0.99), made, strict=True)]
+    )
+    assert [cells[-1] for cells in ledger_rows(rows, made, version="0.1.0")] == [
+        "keep",
+        "candidate for retirement: saves 1.0 %, less than 3 %",
+    ]
+
+
+def make_profile(loss: float, *, flagged: bool = False) -> StepProfile:
     return StepProfile(
         steps=1, step_ms=100.0, wait_ms=0.0, host_ms={"forward": 100.0 - loss, "loss": loss}, synchronised_ms={},
-        device_busy_ms=None, launches=1.0, synchronisations=None, flags={}, data={}, environment={},
+        device_busy_ms=None, launches=1.0, synchronisations=None, flags={"magic": flagged}, data={}, environment={},
     )  # fmt: skip
 
 
 def test_a_share_by_hand() -> None:
     # 10 of 100 ms, of which 1 is left
-    assert Share.of("loss", make_profile(10.0), make_profile(1.0)) == Share("loss", 10.0, 90.0)
-    assert Share.of("forward+loss", make_profile(10.0), make_profile(1.0)).percent == 100.0
+    eager, flagged = make_profile(10.0), make_profile(1.0, flagged=True)
+    assert Share.of("loss", eager, flagged) == Share("loss", 10.0, 90.0)
+    assert Share.of("forward+loss", eager, flagged).percent == 100.0
+    for other in (make_profile(1.0), replace(flagged, environment={"commit": "def"}), replace(flagged, data={"b": 1})):
+        with pytest.raises(RunError, match="the second with a flag that the first has not"):
+            Share.of("loss", eager, other)
 
 
 def test_a_share_of_a_part_of_the_optimizer_by_hand() -> None:
     eager, flagged = (
-        replace(make_profile(0.0), optimizer_host_ms={"updates": updates, "orthogonalization": 4.0})
-        for updates in (8.0, 2.0)
+        replace(make_profile(0.0, flagged=on), optimizer_host_ms={"updates": updates, "orthogonalization": 4.0})
+        for updates, on in ((8.0, False), (2.0, True))
     )
     assert Share.of("updates", eager, flagged) == Share("updates", 8.0, 75.0)
     assert Share.of("orthogonalization+updates", eager, flagged) == Share("orthogonalization+updates", 12.0, 50.0)
@@ -164,7 +195,8 @@ def test_the_command_books_reports_and_shares(tmp_path: Path, capsys: pytest.Cap
     folder.mkdir()
     (folder / "report.json").write_text(json.dumps(make_report({"eager": [10.0], "magic": [9.0]}).as_dict()))
     for name, loss in (("eager", 10.0), ("flagged", 1.0)):
-        (tmp_path / f"{name}.json").write_text(json.dumps(make_profile(loss).as_dict()))
+        profile = make_profile(loss, flagged=name == "flagged")
+        (tmp_path / f"{name}.json").write_text(json.dumps(profile.as_dict()))
     share = ["--share", "magic", "loss", str(tmp_path / "eager.json"), str(tmp_path / "flagged.json")]
     assert book.main([str(ledger), str(folder), "--parity", "green", "--parity-test", "by hand", *share]) == 0
     (row,) = read_ledger(ledger)
@@ -180,6 +212,32 @@ def test_what_was_booked_is_not_booked_again() -> None:
     assert (row.entry.parity.state, row.history) == (ParityState.RED, ())
     (row,) = booked(booked((), [first, second]), [first])
     assert (row.entry, row.history) == (second, (first,))
+
+
+def test_a_share_stands_until_another_commit_is_measured() -> None:
+    lean = replace(make_entry(0.99), share=Share("loss", 5.0, 90.0))
+    for more in (replace(lean, share=None), replace(lean, share=None, pairs=(0.98,), date="2026-01-03")):
+        (row,) = booked(booked((), [lean]), [more])
+        assert (row.entry.pairs, row.entry.share) == (more.pairs, lean.share)
+    (row,) = booked(booked((), [lean]), [replace(lean, share=None, commit="def", date="2026-01-03")])
+    assert row.entry.share is None
+
+
+def test_runs_are_booked_for_another_workload_that_needs_no_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = make_report({"eager": [10.0, 20.0], "one": [8.0, 10.0], "both": [6.0, 5.0], "other": [1.0, 1.0]})
+    beside = tmp_path / "beside.yaml"
+    beside.write_text("mark: gain\ncommon: [data=made]\narms: {one: [magic=one], both: [magic=both]}\n")
+    (tmp_path / "report.json").write_text(json.dumps(report.as_dict()))
+    command = [str(tmp_path / "ledger.json"), str(tmp_path), "--as", str(beside)]
+    assert book.main(command) == 0
+    (row,) = read_ledger(tmp_path / "ledger.json")
+    assert (row.entry.workload, row.entry.arm, row.entry.pairs) == ("beside", "both", (0.75, 0.5))  # 6 / 8 and 5 / 10
+    for text in ("common: []\narms: {one: [magic=one], both: [magic=both]}", "arms: {one: [], both: [magic=both]}"):
+        beside.write_text(f"{text}\n")
+        assert book.main(command) == 1
+        assert "made_up cannot be booked as beside" in capsys.readouterr().err
 
 
 def test_an_older_measurement_does_not_replace_a_newer_one() -> None:

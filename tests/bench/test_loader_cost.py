@@ -92,3 +92,9 @@ def test_the_command_prints_a_table_and_writes_a_record(tmp_path, capsys):
 def test_a_wrong_key_is_one_message(capsys):
     assert main(["data.imagesize=64"]) == 2
     assert "image_size" in capsys.readouterr().err
+
+
+def test_labels_are_read_as_a_run_reads_them(capsys):
+    few = [f"data.options.{key}" for key in ("num_train=1", "num_val=1", "image_size=64")]
+    assert main([*few, "task=keypoints", "task.keypoints.flip=[0,1]"]) == 2  # the drawn set has three points
+    assert "task.keypoints.flip" in capsys.readouterr().err

@@ -15,6 +15,7 @@ from lucid_yolo.bench.step import LaunchCounter
 from lucid_yolo.bench.step_profile import LOOP, PARTS, StepProfile, covered
 from lucid_yolo.config.compose import to_root
 from lucid_yolo.config.errors import RunError
+from lucid_yolo.config.schema import TaskName
 from lucid_yolo.config.verbs import ProfileConfig
 from lucid_yolo.engine.profile import StepClock, _lengthened
 from tests.engine.tiny import tiny_overrides
@@ -29,6 +30,8 @@ def make_profile() -> StepProfile:
         synchronised_ms={"forward": 35.0, "optimizer": 12.0},
         optimizer_host_ms={"updates": 3.0, "orthogonalization": 6.0},
         optimizer_synchronised_ms={"updates": 3.5, "orthogonalization": 8.25},
+        forward_host_ms={"network": 16.0, "heads": 12.0},
+        forward_synchronised_ms={"network": 18.0, "heads": 15.5},
         device_busy_ms=20.0,
         launches=1234.5,
         synchronisations={"cudaStreamSynchronize": 0.2},
@@ -54,6 +57,7 @@ def test_shares_by_hand() -> None:
         "device_busy_share": 0.4,
         "host_share": {"forward": 0.75, "optimizer": 0.25},
         "optimizer_host_share": {"updates": 0.075, "orthogonalization": 0.15},  # 3 and 6 of 40 ms
+        "forward_host_share": {"network": 0.4, "heads": 0.3},
     }
     assert StepProfile.from_dict(values) == profile
     page = profile._repr_html_()
@@ -67,19 +71,20 @@ def test_shares_by_hand() -> None:
         assert text in page
 
 
-def test_parts_of_the_optimizer_are_indented_below_it() -> None:
-    names = ("optimizer", "updates", "orthogonalization")
+def test_parts_of_forward_pass_and_optimizer_are_indented_below_them() -> None:
+    names = ("forward", "network", "heads", "optimizer", "updates", "orthogonalization")
     rows = [line for line in str(make_profile()).splitlines() if any(name in line for name in names)]
     # a border and a space, then the name; its times stand in its row
     assert [line[2:].split()[0] for line in rows] == list(names)
-    assert [len(line[2:]) - len(line[2:].lstrip()) for line in rows] == [0, 2, 2]
-    assert all(text in rows[2] for text in ("6.00", "15.0 %", "8.25"))
+    assert [len(line[2:]) - len(line[2:].lstrip()) for line in rows] == [0, 2, 2] * 2
+    assert all(text in rows[2] for text in ("12.00", "30.0 %", "15.50"))
+    assert all(text in rows[5] for text in ("6.00", "15.0 %", "8.25"))
 
 
-def test_a_profile_from_before_the_optimizer_had_parts_is_read() -> None:
+def test_a_profile_from_before_anything_had_parts_is_read() -> None:
     values = json.loads(json.dumps(make_profile().as_dict()))
-    for name in ("optimizer_host_ms", "optimizer_synchronised_ms"):
-        del values[name]
+    for above in ("optimizer", "forward"):
+        del values[f"{above}_host_ms"], values[f"{above}_synchronised_ms"]
     profile = StepProfile.from_dict(values)
     assert (profile.optimizer_host_ms, profile.optimizer_synchronised_ms) == ({}, {})
     assert "optimizer" in str(profile)
@@ -89,12 +94,13 @@ def test_a_profile_from_before_the_optimizer_had_parts_is_read() -> None:
 
 
 @pytest.mark.slow
-def test_a_profile_of_a_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("task", TaskName)
+def test_a_profile_of_a_training(task: TaskName, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     out = tmp_path / "numbers" / "profile.json"
     begun = time.perf_counter()
-    config = ly.compose(tiny_overrides("trainer.accumulate=2"))
-    profile = ly.profile(config, steps=5, warmup=2, out=out)
+    config = ly.compose(tiny_overrides(f"task={task}", "data.image_size=64", "trainer.accumulate=2"))
+    profile = ly.profile(config, steps=4, warmup=1, out=out)
     elapsed = 1000 * (time.perf_counter() - begun)
     assert tuple(profile.host_ms) == tuple(profile.synchronised_ms) == (*PARTS, LOOP)
     assert all(value > 0 for value in profile.host_ms.values())
@@ -102,8 +108,12 @@ def test_a_profile_of_a_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for inner, outer in zip(of_optimizer, (profile.host_ms, profile.synchronised_ms), strict=True):
         assert set(inner) == {"updates", "orthogonalization"}
         assert 0 < sum(inner.values()) < outer["optimizer"]
+    of_forward = (profile.forward_host_ms, profile.forward_synchronised_ms)
+    for inner, outer in zip(of_forward, (profile.host_ms, profile.synchronised_ms), strict=True):
+        assert set(inner) == ({"network", "heads"} if task is TaskName.SEGMENT else set())
+        assert 0 <= sum(inner.values()) < outer["forward"]
     # the parts of all steps lie one after the other inside the call
-    assert 5 * sum(profile.host_ms.values()) + 5 * sum(profile.synchronised_ms.values()) < elapsed
+    assert 4 * sum(profile.host_ms.values()) + 4 * sum(profile.synchronised_ms.values()) < elapsed
     assert 0 <= profile.wait_ms < profile.step_ms
     assert (profile.device_busy_ms, profile.synchronisations) == (None, None)
     assert profile.launches > 500

@@ -102,7 +102,7 @@ def test_defaults_in_the_help_are_written_as_a_user_writes_them() -> None:
     lines = dict(line.split(maxsplit=1) for line in settings_help(PredictConfig).splitlines())
     assert list(lines) == [
         "checkpoint=VALUE", "source=VALUE", "out=null", "confidence=0.25", "decode=one_to_one", "batch_size=16",
-        "tile=null", "overlap=200", "save.overlay=true", "save.json=true", "save.txt=false", "accelerator=auto",
+        "tile=null", "overlap=null", "save.overlay=true", "save.json=true", "save.txt=false", "accelerator=auto",
     ]  # fmt: skip
     assert lines["decode=one_to_one"].endswith("(one_to_one, one_to_many)")
     assert lines["save.txt=false"] == "one YOLO label file an image"

@@ -50,7 +50,7 @@ def test_a_record_without_a_table_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "guess.json").write_text("{}")
     with pytest.raises(ValueError, match=r"guess\.json.*shapes"):
         read_tables(tmp_path)
-    assert {path.stem for path in (ROOT / "docs" / "records").glob("*.json")} == set(TABLES)
+    assert {path.stem for path in (ROOT / "docs" / "records").glob("*.json")} >= set(TABLES)
 
 
 def test_comparison_table_by_hand() -> None:

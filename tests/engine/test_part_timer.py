@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from lucid_yolo.config.compose import compose, to_root
-from lucid_yolo.config.regions import OF_EVERY_TASK
+from lucid_yolo.config.regions import REGIONS
 from lucid_yolo.engine.part_timer import PartTimer
 from lucid_yolo.engine.profile import Pass, StepClock
 from lucid_yolo.engine.step_parts import StepParts
@@ -96,8 +96,8 @@ class Watch(L.Callback):
 
 
 def test_recordings_are_timed_from_outside_and_do_not_fall_back(tmp_path: Path) -> None:
-    short = ("data.recipe.epochs=9", "data.recipe.val_every=9", f"run_dir='{tmp_path / 'run'}'")
-    cuda = ("trainer.accelerator=auto", "precision=32-true", f"capture={'+'.join(OF_EVERY_TASK)}")
+    short = ("task=segment", "data.recipe.epochs=9", "data.recipe.val_every=9", f"run_dir='{tmp_path / 'run'}'")
+    cuda = ("trainer.accelerator=auto", "precision=32-true", f"capture={'+'.join(REGIONS)}")
     root = to_root(compose(tiny_overrides(*short, *cuda)))
     parts = StepParts(resolve(root, CUDA, None), root, tape=CallTape())
     clock, watch = StepClock(torch.device("cpu"), warmup=1, steps=3), Watch()
@@ -106,10 +106,12 @@ def test_recordings_are_timed_from_outside_and_do_not_fall_back(tmp_path: Path) 
     assert {type(runner) for runner in watch.runners} == {PartTimer}
     assert len({id(runner) for runner in watch.runners}) == 1  # not one around another in each epoch
     assert type(watch.runners[0]._run) is RecordedParts
-    assert all(parts.plan[f"capture.{name}"].active for name in OF_EVERY_TASK)
+    assert all(parts.plan[f"capture.{name}"].active for name in REGIONS)
     steps = len(watch.runners)
     assert steps == 1 + 3 + 3 + 1
     outcomes = parts.outcomes()
+    assert outcomes["capture.network"]["replays"] == steps
+    assert outcomes["capture.heads"]["replays"] == 5 * steps
     assert outcomes["capture.updates"]["replays"] == 2 * steps
     assert outcomes["capture.orthogonalization"]["replays"] == steps
     assert "run_part" not in vars(watch.optimizer)

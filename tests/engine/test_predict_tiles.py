@@ -118,7 +118,14 @@ def test_records_are_those_of_the_whole_picture(tmp_path: Path) -> None:
     assert {tuple(record["segmentation"]["size"]) for record in records} == {(2 * SIDE, 2 * SIDE)}
 
 
-@pytest.mark.parametrize("overlap", [64, 200])
-def test_an_overlap_as_long_as_a_tile_is_refused(overlap: int) -> None:
-    with pytest.raises(ConfigError, match=f"overlap={overlap} must be less than tile=64"):
-        ly.predict("nowhere.ckpt", PASTED, tile=64, overlap=overlap)
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"tile": 64, "overlap": 64}, "overlap=64 must be less than tile=64"),
+        ({"tile": 64}, "overlap=200 must be less than tile=64"),  # 200 is what it is unless it is set
+        ({"overlap": 16}, "overlap=16 is of tiles, and there are none: set tile=PIXELS too"),
+    ],
+)
+def test_an_overlap_that_does_not_fit_the_tiles_is_refused(settings: dict[str, int], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        ly.predict("nowhere.ckpt", PASTED, **settings)

@@ -97,7 +97,7 @@ def test_everything_is_put_back_when_the_fit_ends(tmp_path: Path) -> None:
     watch, parts = Watch(), parts_for(ALL, tape=CallTape())
     run(tmp_path, "run", callbacks=[watch, parts])
     assert type(watch.module.objective) is Objective
-    assert type(watch.module.objective._network) is CastOnce
+    assert type(watch.module.objective.network) is CastOnce
     assert watch.module.clip.__name__ == "clip_gradients"
 
 

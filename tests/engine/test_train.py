@@ -117,9 +117,12 @@ def test_another_seed_is_another_run(uninterrupted: Path, tiny: Compose) -> None
 
 def test_diverged_run_names_its_pictures_and_keeps_its_weights(tiny: Compose, tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"infinite or not a number.*\.(png|jpg).*lower optimizer\.lr"):
-        train(tiny(), callbacks=[Poison(before_step=STEPS_AN_EPOCH + 1)])
+        train(tiny("cache=decoded"), callbacks=[Poison(before_step=STEPS_AN_EPOCH + 1)])
     assert read_state(tmp_path / "run")["global_step"] == STEPS_AN_EPOCH
-    assert json.loads((tmp_path / "run" / "summary.json").read_text())["status"] == "failed"
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["status"] == "failed"
+    assert summary["plan"]["cache"]["outcome"]["images"] == 14  # what the flags did until then
+    assert json.loads((tmp_path / "run" / "plan.json").read_text())["rows"] == summary["plan"]
     assert (tmp_path / "run" / "nonfinite_images.txt").read_text().count("\n") > 0
 
 

@@ -182,4 +182,4 @@ def test_a_copied_step_has_no_recording(deterministic: None) -> None:
     rig = Rig(device="cuda", size=64, batch=2)
     rig.record(CudaTape(torch.device("cuda")), *OF_EVERY_TASK)
     rig.step(0)
-    assert isinstance(copy.deepcopy(rig.objective)._network, CastOnce)
+    assert isinstance(copy.deepcopy(rig.objective).network, CastOnce)

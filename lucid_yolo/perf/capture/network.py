@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.nn.model import Network
-from lucid_yolo.nn.parts import Part, Span
+from lucid_yolo.nn.parts import Part, PartCaller, Span
 from lucid_yolo.perf.capture.function import FunctionRegion
 from lucid_yolo.perf.capture.region import retire_together
 from lucid_yolo.perf.capture.values import itself
@@ -25,6 +25,9 @@ class NetworkInParts:
     Args:
         network: what is called.
         take_over: makes what is called in the place of a part, of its name and modules, when it is first met.
+
+    Attributes:
+        call_part: calls a part; whoever measures may put its own around it.
     """
 
     def __init__(self, network: Network[Any, Any], take_over: Callable[[str, Span], Callable[..., Any]]) -> None:
@@ -36,6 +39,7 @@ class NetworkInParts:
         self._regions: list[FunctionRegion] = []
         self._watch: ModuleWatch | None = None
         self._in_parts = True
+        self.call_part: PartCaller = self._call
 
     def __call__(self, images: Tensor) -> Any:
         """Do what the network does."""
@@ -46,7 +50,7 @@ class NetworkInParts:
             for region in self._regions:
                 region.native(region.ended)
             return self._whole(images)
-        predictions = self._network.compute(images, self._call)
+        predictions = self._network.compute(images, self.call_part)
         if self._watch is None and any(region.account.recordings for region in self._regions):
             self._watch = ModuleWatch(self._network, without=self._spans)
         return predictions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -77,9 +78,11 @@ class Recorder:
 
     def attach(self, optimizer: FlatOptimizer) -> None:
         """Record the parts of an optimizer's update."""
-        regions = {part: self._routine(name) for part, name in OPTIONS_OF_PARTS.items() if name in self._warmup}
-        if regions:
-            optimizer.run_part = RecordedParts(regions, lambda: optimizer.update_allowed)
+        recorded = {
+            part: partial(self._routine, name) for part, name in OPTIONS_OF_PARTS.items() if name in self._warmup
+        }
+        if recorded:
+            optimizer.run_part = RecordedParts(optimizer, recorded)
             self._optimizer = optimizer
 
     def outcomes(self) -> dict[str, Mapping[str, str | int | float]]:

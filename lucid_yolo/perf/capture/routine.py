@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from lucid_yolo.optim.clip import clip_gradients, clip_tensors
-from lucid_yolo.optim.flat import FlatGroup, run_directly
+from lucid_yolo.optim.flat import FlatGroup, FlatOptimizer, run_directly
 from lucid_yolo.optim.musgd import MOVE
 from lucid_yolo.perf.capture.gradients import GradientPlaces
 from lucid_yolo.perf.capture.region import MAX_RECORDINGS, Region, kept
@@ -145,25 +145,29 @@ class RecordedClip:
 
 
 class RecordedParts:
-    """Runs the parts of an update, some of them recorded; a ``PartRunner``.
+    """Runs the parts of an update, some of them recorded, for each group of parameters; a ``PartRunner``.
 
     Args:
-        regions: recorded parts by name.
-        switch: returns the tensor that allows or skips an update, whose place the recordings keep.
+        optimizer: whose groups and whose switch of an update the recordings keep.
+        recorded: makes what records a part, by name of the part.
     """
 
-    def __init__(self, regions: dict[str, RoutineRegion], switch: Callable[[], Tensor | None]) -> None:
-        self._regions = regions
-        self._switch = switch
+    def __init__(self, optimizer: FlatOptimizer, recorded: Mapping[str, Callable[[], RoutineRegion]]) -> None:
+        self._optimizer = optimizer
+        self._recorded = recorded
+        self._regions: dict[tuple[str, int], RoutineRegion] = {}
 
     def __call__(
         self, part: str, flat: FlatGroup, function: Callable[..., Sequence[Tensor] | None], *tensors: Tensor
     ) -> Sequence[Tensor]:
         """Run one part."""
-        region = self._regions.get(part)
-        if region is None:
+        if part not in self._recorded:
             return run_directly(part, flat, function, *tensors)
-        switch = self._switch()
+        # Groups are known by their place: loading a state makes others, which are recorded instead.
+        place = next(i for i, group in enumerate(self._optimizer.param_groups) if group is flat.group)
+        if (part, place) not in self._regions:
+            self._regions[part, place] = self._recorded[part]()
+        region, switch = self._regions[part, place], self._optimizer.update_allowed
         moved = [p.data_ptr() for p in flat.parameters] if part == MOVE else []  # the other parts work on buffers
         return region.run(
             flat,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lucid_yolo.config.regions import REGIONS
-from lucid_yolo.config.schema import CompileName, MuSGDConfig, RegionConfig
+from lucid_yolo.config.schema import CompileName, MuSGDConfig, RegionConfig, TaskName
 from lucid_yolo.perf.flag import Choice, Flag
 from lucid_yolo.perf.live import LiveFacts, ModuleFacts, first_names
 from lucid_yolo.perf.rules import Facts, Kind, Rule, Stage
@@ -211,7 +211,7 @@ def _needs_segment(region: str) -> Rule:
         "needs-segment",
         stage=Stage.CONFIG,
         kind=Kind.REFUSE,
-        applies=lambda facts: facts.config.task.name != "segment",
+        applies=lambda facts: facts.config.task.name != TaskName.SEGMENT,
         sentence=f"capture={region} records the groups of predictions of task=segment, the task is "
         f"{{config.task.name}}, and capture=network records its head; leave {region} out of capture",
     )

@@ -203,11 +203,11 @@ def test_evaluation_and_copies_in_between_change_nothing(machine: Machine, workl
                 one.model(one.images(9))
             one.model.train()
             with torch.no_grad():
-                one.objective._network(one.images(8))  # moves the batch statistics
+                one.objective.network(one.images(8))  # moves the batch statistics
         copied = copy.deepcopy(rig.objective)
-        assert type(copied._network) is CastOnce
-        assert type(copied._network.network) is type(rig.model)
-        assert copied._network.network is not rig.model
+        assert type(copied.network) is CastOnce
+        assert type(copied.network.network) is type(rig.model)
+        assert copied.network.network is not rig.model
         copied(rig.images(0), rig.targets(0)).total.backward()
         assert all(p.grad is None for p in rig.parameters)
     outcome = recorder.outcomes()["capture.network"]
@@ -221,8 +221,8 @@ def test_a_network_in_parts_is_copied_and_pickled_as_the_network(machine: Machin
     rig = machine.rig("segment")
     rig.record(machine.tape(), "network", "heads")
     rig.step(0)
-    assert type(rig.objective._network) is NetworkInParts
-    network = pickle.loads(pickle.dumps(rig.objective))._network
+    assert type(rig.objective.network) is NetworkInParts
+    network = pickle.loads(pickle.dumps(rig.objective)).network
     assert type(network) is CastOnce
     assert_equal(network.network.state_dict(), rig.model.state_dict())
     assert rig.model.state_dict().keys() == machine.rig("segment").model.state_dict().keys()
@@ -231,7 +231,7 @@ def test_a_network_in_parts_is_copied_and_pickled_as_the_network(machine: Machin
 def test_without_an_option_of_its_parts_a_network_is_the_eager_one(machine: Machine) -> None:
     rig = machine.rig("segment")
     rig.record(machine.tape(), "loss", "updates")
-    assert type(rig.objective._network) is CastOnce
+    assert type(rig.objective.network) is CastOnce
 
 
 def test_closed_recordings_compute_natively(machine: Machine) -> None:
@@ -356,7 +356,7 @@ def test_what_changes_between_the_parts_gives_all_of_them_up(
 def test_evaluation_of_the_recorded_network_gives_it_up(machine: Machine) -> None:
     rig = machine.rig("segment")
     recorder = rig.record(machine.tape(), "network", "heads")
-    network = rig.objective._network
+    network = rig.objective.network
     rig.model.eval()
     assert network(rig.images(0)).semantic == ()
     assert recorder.outcomes()["capture.heads"]["native_reason"] == "evaluation mode"

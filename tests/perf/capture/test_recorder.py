@@ -125,7 +125,7 @@ def test_rehearsal_leaves_statistics_random_state_and_gradients_alone(machine: M
     rig.parameters[0].grad = place
     with torch.no_grad():
         images = rig.images(0)
-    predictions = rig.objective._network(images)
+    predictions = rig.objective.network(images)
     eager = machine.rig()
     eager.model(images)
     for name, buffer in rig.model.named_buffers():  # one forward pass, not three
@@ -222,7 +222,7 @@ def test_other_shapes_and_evaluation_are_computed_natively(machine: Machine) -> 
     rig = machine.rig()
     recorder = rig.record(machine.tape(), "network")
     rig.step(0)
-    network = rig.objective._network
+    network = rig.objective.network
     with torch.no_grad():
         network(rig.images(1))
     network(rig.images(1)[:1])
@@ -295,6 +295,21 @@ def test_loaded_optimizer_state_is_recorded_anew(machine: Machine) -> None:
     assert recorder.outcomes()["capture.orthogonalization"]["recordings"] == 2
 
 
+def test_each_group_of_parameters_has_recordings_of_its_own(machine: Machine) -> None:
+    eager, rig = machine.rig(), machine.rig()
+    for one in (eager, rig):
+        hold_back(one)
+        add_the_rest(one)
+    recorder = rig.record(machine.tape(), "orthogonalization", "updates")
+    for step in range(3):
+        for one in (eager, rig):
+            one.optimizer.param_groups[1]["lr"] = 0.01 * step
+            one.step(step)
+    assert_equal(rig.state(), eager.state())
+    outcome = recorder.outcomes()["capture.updates"]
+    assert (outcome["recordings"], outcome["replays"], outcome["native_calls"]) == (2 * 2, 2 * 2 * 3, 0)
+
+
 def test_another_ceiling_of_the_norm_is_recorded_anew_and_none_is_native(machine: Machine) -> None:
     eager, rig = machine.rig(), machine.rig()
     recorder = rig.record(machine.tape(), "gradient_norm")
@@ -322,9 +337,9 @@ def test_copies_are_not_recorded(machine: Machine) -> None:
     rig.record(machine.tape(), *OF_EVERY_TASK)
     rig.step(0)
     copied = copy.deepcopy(rig.objective)
-    assert type(copied._network) is CastOnce
-    assert type(copied._network.network) is type(rig.model)
-    assert copied._network.network is not rig.model
+    assert type(copied.network) is CastOnce
+    assert type(copied.network.network) is type(rig.model)
+    assert copied.network.network is not rig.model
     assert copy.deepcopy(rig.optimizer).run_part is not rig.optimizer.run_part
     assert rig.model.state_dict().keys() == machine.rig().model.state_dict().keys()
 
@@ -416,7 +431,7 @@ def test_recorded_parts_are_pickled_as_what_they_stand_for(machine: Machine) -> 
     rig = machine.rig()
     rig.record(machine.tape(), *OF_EVERY_TASK)
     rig.step(0)
-    network = pickle.loads(pickle.dumps(rig.objective))._network
+    network = pickle.loads(pickle.dumps(rig.objective)).network
     assert type(network) is CastOnce
     assert_equal(network.network.state_dict(), rig.model.state_dict())
     assert pickle.loads(pickle.dumps(rig.clip)) is clip_gradients
