@@ -10,11 +10,8 @@ import statistics
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import replace
 from enum import IntEnum
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import lightning as L
@@ -30,16 +27,12 @@ from lucid_yolo.config.paths import resolve_user_path
 from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.config.verbs import ProfileConfig
 from lucid_yolo.data.batch import Batch
-from lucid_yolo.engine.console import RunConsole
-from lucid_yolo.engine.fit import run_fit
 from lucid_yolo.engine.interrupt import FitStopped
 from lucid_yolo.engine.module import TrainingModule
 from lucid_yolo.engine.network_timer import NetworkTimer
 from lucid_yolo.engine.part_timer import PartTimer
-from lucid_yolo.engine.pictures import PictureWriter
 from lucid_yolo.engine.prepare import Prepared, prepare
-from lucid_yolo.engine.run_dir import claim
-from lucid_yolo.engine.timing import FitTiming
+from lucid_yolo.engine.short_fit import run_short_fit, shortened, synchronise
 from lucid_yolo.nn.model import Network
 from lucid_yolo.optim.flat import FlatOptimizer
 from lucid_yolo.perf.objective import Objective
@@ -73,19 +66,10 @@ def profile(config: RootConfig | DictConfig, settings: ProfileConfig | None = No
         RunError: the fit failed, or ended before all steps were seen.
     """
     settings = settings or ProfileConfig()
-    prepared = prepare(_lengthened(to_root(config), settings))
+    steps = settings.warmup + 2 * settings.steps + max(TRACED.values())
+    prepared = prepare(shortened(to_root(config), steps))
     clock = StepClock(prepared.device, warmup=settings.warmup, steps=settings.steps)
-    with TemporaryDirectory(prefix="lucid-yolo-") as scratch:
-        run_dir = claim(Path(scratch) / "run")
-        pictures = PictureWriter()
-        with RunConsole(run_dir.log) as console:
-            console.print(prepared.plan.render())
-            prepared.plan.warn()
-            try:
-                timing = FitTiming(started=time.perf_counter())
-                outcome = run_fit(prepared, run_dir, console, timing, pictures, [clock])
-            finally:
-                pictures.finish()
+    outcome = run_short_fit(prepared, clock)
     if clock.now is not Pass.DONE:
         raise RunError("The training ended before all steps were seen: give it more pictures, or fewer steps=.")
     found = clock.result(prepared, {row.key: row.active for row in outcome.plan.rows})
@@ -94,16 +78,6 @@ def profile(config: RootConfig | DictConfig, settings: ProfileConfig | None = No
         out.parent.mkdir(parents=True, exist_ok=True)
         write_record(out, found.as_dict())
     return found
-
-
-def _lengthened(root: RootConfig, settings: ProfileConfig) -> RootConfig:
-    """A run that is long enough, is not validated before its end, and writes nothing beside."""
-    steps = settings.warmup + 2 * settings.steps + max(TRACED.values())
-    trainer = replace(
-        root.trainer, max_epochs=max(root.trainer.max_epochs, steps + 1), val_every=steps + 2, max_steps=None
-    )
-    logger = replace(root.logger, csv=False, tensorboard=False, pictures=False, progress=False, extra=[])
-    return replace(root, trainer=trainer, logger=logger, resume=None)
 
 
 class StepClock(L.Callback):
@@ -318,11 +292,3 @@ class DeviceTracer:
         self.busy_ms = busy / 1000.0 / self._steps  # the trace counts microseconds
         self.launches = len(device) / self._steps
         self.synchronisations = {name: count / self._steps for name, count in inside.items()}
-
-
-def synchronise(device: torch.device) -> None:
-    """Wait for a device; on a processor nothing runs beside the host."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    elif device.type == "mps":
-        torch.mps.synchronize()

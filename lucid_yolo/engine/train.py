@@ -19,6 +19,7 @@ from lucid_yolo.config.errors import LucidError, RunError
 from lucid_yolo.config.paths import resolve_user_path
 from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.engine import report
+from lucid_yolo.engine.auto import settle
 from lucid_yolo.engine.callbacks import since_best
 from lucid_yolo.engine.checkpoint import read_checkpoint
 from lucid_yolo.engine.console import RunConsole
@@ -67,6 +68,8 @@ def train(
             console.print(sentence)
         pictures = PictureWriter()
         try:
+            prepared = settle(prepared, console)
+            summary.happened(prepared.plan)
             outcome = run_fit(prepared, run_dir, console, timing, pictures, callbacks, told=summary.happened)
             status, metrics = outcome.status, no_metrics(prepared.task)
             if status == "finished":

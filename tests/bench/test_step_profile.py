@@ -16,8 +16,8 @@ from lucid_yolo.bench.step_profile import LOOP, PARTS, StepProfile, covered
 from lucid_yolo.config.compose import to_root
 from lucid_yolo.config.errors import RunError
 from lucid_yolo.config.schema import TaskName
-from lucid_yolo.config.verbs import ProfileConfig
-from lucid_yolo.engine.profile import StepClock, _lengthened
+from lucid_yolo.engine.profile import StepClock
+from lucid_yolo.engine.short_fit import shortened
 from tests.engine.tiny import tiny_overrides
 
 
@@ -128,7 +128,7 @@ def test_epochs_of_one_step_have_no_time_between_steps() -> None:
 
 def test_the_length_of_the_run_suffices_and_nothing_is_written() -> None:
     config = ly.compose(["trainer.max_epochs=1", "trainer.max_steps=3", "logger.tensorboard=true"])
-    made = _lengthened(to_root(config), ProfileConfig(steps=10, warmup=3))
+    made = shortened(to_root(config), 28)
     assert made.trainer.max_epochs > 3 + 2 * 10 + 5
     assert made.trainer.val_every > made.trainer.max_epochs
     assert made.trainer.max_steps is None

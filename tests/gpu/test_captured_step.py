@@ -47,6 +47,18 @@ def test_it_equals_the_eager_run_with_other_options(small: Compose, setting: str
     assert row(recorded)["outcome"]["replayed_share"] == 1.0
 
 
+def test_what_a_trial_picks_changes_no_number(small: Compose) -> None:
+    eager = train(small(run="eager"))
+    picked = train(small("capture=auto", "capture.auto.steps=12", run="picked"))
+    assert_same_run(picked, eager)
+    found = json.loads((picked.run_dir / "summary.json").read_text())["plan"]["capture.auto"]
+    assert found["outcome"]["picked"] in found["reason"]
+    assert found["outcome"]["seconds"] > 0
+    again = train(small("capture=auto", "capture.auto.steps=12", run="again"))
+    assert again.plan["capture.auto"].reason.endswith("(remembered from an earlier run)")
+    assert_same_run(again, eager)
+
+
 def test_it_records_what_was_compiled(small: Compose) -> None:
     one_epoch = ("trainer.max_epochs=1", "compile=step")
     compiled = train(small(*one_epoch, run="compiled"))
