@@ -119,6 +119,7 @@ RANGES: dict[str, Range] = {
     "trainer.ema.decay": BELOW_ONE,
     "trainer.ema.ramp": POSITIVE,
     **{f"{GROUP}.{option}.warmup": COUNT for option in OPTIONS if option != AUTO},
+    "capture.step.streams": COUNT,
     "capture.auto.steps": COUNT,
     "capture.auto.timeout": POSITIVE,
     "seed": SEED,

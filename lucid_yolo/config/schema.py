@@ -339,6 +339,13 @@ class RegionConfig:
 
 
 @dataclass
+class StepConfig(RegionConfig):
+    """All of the training step as one graph."""
+
+    streams: int = 1  # that the stems of the head are computed on, side by side
+
+
+@dataclass
 class AutoConfig:
     """A trial that picks what to record; no setting but ``selected`` switches it on."""
 
@@ -358,7 +365,7 @@ class CaptureConfig:
     gradient_norm: RegionConfig = field(default_factory=RegionConfig)
     orthogonalization: RegionConfig = field(default_factory=RegionConfig)
     updates: RegionConfig = field(default_factory=RegionConfig)
-    step: RegionConfig = field(default_factory=RegionConfig)  # all of it as one graph
+    step: StepConfig = field(default_factory=StepConfig)  # all of it as one graph
     auto: AutoConfig = field(default_factory=AutoConfig)  # whatever a trial finds fastest
 
 

@@ -10,8 +10,10 @@ import lightning as L
 from lucid_yolo.config.regions import REGIONS, STEP
 from lucid_yolo.config.schema import CompileName, RootConfig
 from lucid_yolo.engine.module import TrainingModule
+from lucid_yolo.nn.lanes import forget_lanes, set_lanes
 from lucid_yolo.optim.clip import clip_gradients
 from lucid_yolo.optim.flat import FlatOptimizer
+from lucid_yolo.perf.capture.lanes import StreamLanes
 from lucid_yolo.perf.capture.recorder import Recorder
 from lucid_yolo.perf.capture.step import RecordedStep
 from lucid_yolo.perf.capture.tape import CudaTape, Tape
@@ -63,12 +65,7 @@ class StepParts(L.Callback):
             )
         active = [name for name in REGIONS if self.plan[f"capture.{name}"].active]
         if self.plan[f"capture.{STEP}"].active:
-            pl_module.step = self._whole = RecordedStep(
-                pl_module,
-                tape=self._tape or CudaTape(pl_module.device),
-                device=pl_module.device,
-                warmup=self._config.capture.step.warmup,
-            )
+            self._record_whole(pl_module)
         elif active:
             self._record(pl_module, {name: getattr(self._config.capture, name).warmup for name in active})
 
@@ -79,6 +76,13 @@ class StepParts(L.Callback):
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         """Drop the recordings."""
         self._end(pl_module)
+
+    def _record_whole(self, module: TrainingModule) -> None:
+        settings, device = self._config.capture.step, module.device
+        if settings.streams > 1 and device.type == "cuda" and self._compiled is None:  # compiled code has one stream
+            set_lanes(module.model, StreamLanes(device, settings.streams))
+        tape = self._tape or CudaTape(device)
+        module.step = self._whole = RecordedStep(module, tape=tape, device=device, warmup=settings.warmup)
 
     def _record(self, module: TrainingModule, warmup: Mapping[str, int]) -> None:
         optimizer = module.optimizer
@@ -101,6 +105,7 @@ class StepParts(L.Callback):
             self._recorder.close()
         if self._whole is not None:
             self._whole.close()
+        forget_lanes(module.model)
         module.step = module.compute_losses
         module.objective = module.eager_objective()
         module.clip = clip_gradients

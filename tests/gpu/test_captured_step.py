@@ -39,10 +39,14 @@ def test_a_run_equals_the_eager_one_bit_for_bit(small: Compose, task: str, preci
     assert "retired" not in found["outcome"]
 
 
-@pytest.mark.parametrize("setting", ["optimizer=sgd", "optimizer=adamw", "hsv=device", "hsv=device_native"])
+@pytest.mark.parametrize(
+    "setting",
+    ["optimizer=sgd", "optimizer=adamw", "hsv=device", "hsv=device_native", "task=segment capture.step.streams=12"],
+)
 def test_it_equals_the_eager_run_with_other_options(small: Compose, setting: str) -> None:
-    eager = train(small(setting, run="eager"))
-    recorded = train(small(setting, "capture=step", "on_unmet=raise", run="recorded"))
+    settings = setting.split()
+    eager = train(small(*settings, run="eager"))
+    recorded = train(small(*settings, "capture=step", "on_unmet=raise", run="recorded"))
     assert_same_run(recorded, eager)
     assert row(recorded)["outcome"]["replayed_share"] == 1.0
 

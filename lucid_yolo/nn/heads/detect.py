@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from lucid_yolo.nn.heads.stems import Stem, class_stem, flatten_levels, hidden_width, separate
+from lucid_yolo.nn.lanes import Laned
 from lucid_yolo.nn.parts import Part, PartCaller, directly
 from lucid_yolo.nn.predictions import BranchPredictions, Predictions
 
 
-class DetectBranch(nn.Module):
+class DetectBranch(Laned):
     """Box and class stems of one branch."""
 
     def __init__(self, channels: Sequence[int], num_classes: int) -> None:
@@ -24,10 +25,11 @@ class DetectBranch(nn.Module):
 
     def forward(self, levels: Sequence[Tensor]) -> BranchPredictions:
         """Map features, finest first, to raw predictions over all anchors."""
-        return BranchPredictions(flatten_levels(self.box, levels), flatten_levels(self.cls, levels))
+        box, cls = (flatten_levels(stems, levels, self.lanes) for stems in (self.box, self.cls))
+        return BranchPredictions(box, cls)
 
 
-class TwoBranchHead(nn.Module):
+class TwoBranchHead(Laned):
     """A one-to-many and a one-to-one branch with parameters of their own (arXiv 2405.14458).
 
     Args:
@@ -62,6 +64,7 @@ class DetectHead(TwoBranchHead):
 
     def compute(self, levels: Sequence[Tensor], call: PartCaller) -> Predictions:
         """Do what ``forward`` does, each part by way of ``call``."""
+        self.lanes.fork()
         predictions: Predictions = call(self.boxes, levels)
         return predictions
 
@@ -71,4 +74,5 @@ class DetectHead(TwoBranchHead):
 
     def deployed(self, levels: Sequence[Tensor]) -> BranchPredictions:
         """Map features, finest first, to the raw predictions of the one-to-one branch."""
+        self.lanes.fork()
         return self.detect_deployed(levels)

@@ -69,6 +69,7 @@ class KeypointHead(TwoBranchHead):
 
     def compute(self, levels: Sequence[Tensor], call: PartCaller) -> KeypointPredictions:
         """Do what ``forward`` does, each part by way of ``call``."""
+        self.lanes.fork()
         boxes: Predictions = call(self.boxes, levels)
         points: Pair = call(Part("points", (self.points,), self.points), levels)
         return KeypointPredictions(
@@ -82,4 +83,5 @@ class KeypointHead(TwoBranchHead):
 
     def deployed(self, levels: Sequence[Tensor]) -> KeypointBranch:
         """Map features, finest first, to the raw predictions of the one-to-one branch."""
+        self.lanes.fork()
         return KeypointBranch(*self.detect_deployed(levels), self.points.deployed(levels))

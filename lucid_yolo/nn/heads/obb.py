@@ -45,6 +45,7 @@ class ObbHead(TwoBranchHead):
 
     def compute(self, levels: Sequence[Tensor], call: PartCaller) -> ObbPredictions:
         """Do what ``forward`` does, each part by way of ``call``."""
+        self.lanes.fork()
         boxes: Predictions = call(self.boxes, levels)
         angles: Pair = call(Part("angles", (self.angles,), self.angles), levels)
         return ObbPredictions(
@@ -57,4 +58,5 @@ class ObbHead(TwoBranchHead):
 
     def deployed(self, levels: Sequence[Tensor]) -> ObbBranch:
         """Map features, finest first, to the raw predictions of the one-to-one branch."""
+        self.lanes.fork()
         return ObbBranch(*self.detect_deployed(levels), self.angles.deployed(levels))

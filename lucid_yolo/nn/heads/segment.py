@@ -89,6 +89,7 @@ class SegmentHead(TwoBranchHead):
 
     def compute(self, levels: Sequence[Tensor], call: PartCaller) -> SegmentPredictions:
         """Do what ``forward`` does, each part by way of ``call``."""
+        self.lanes.fork()
         boxes: Predictions = call(self.boxes, levels)
         coefficients: Pair = call(Part("coefficients", (self.coefficients,), self.coefficients), levels)
         fused = call(Part("fusion", (self.fusion,), self.fusion), levels)
@@ -113,6 +114,7 @@ class SegmentHead(TwoBranchHead):
 
     def deployed(self, levels: Sequence[Tensor]) -> DeployedSegment:
         """Map features, finest first, to the raw predictions of the one-to-one branch and the prototypes."""
+        self.lanes.fork()
         branch = SegmentBranch(*self.detect_deployed(levels), self.coefficients.deployed(levels))
         return DeployedSegment(branch, self.prototypes(self.fusion(levels)))
 

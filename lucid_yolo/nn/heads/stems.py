@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from lucid_yolo.nn.blocks import ConvUnit
+from lucid_yolo.nn.lanes import IN_TURN, Laned, Lanes
 
 PRIOR = 0.01
 """Probability a class logit states before training (arXiv 1708.02002); without it the first losses ruin the network."""
@@ -48,17 +49,18 @@ def hidden_width(channels: int) -> int:
     return max(16, channels // 3)
 
 
-def flatten_levels(stems: Iterable[nn.Module], levels: Sequence[Tensor]) -> Tensor:
+def flatten_levels(stems: Iterable[nn.Module], levels: Sequence[Tensor], lanes: Lanes = IN_TURN) -> Tensor:
     """Apply one stem a level and join the outputs.
 
     Args:
         stems: one module a level, (B, C, H, W) to (B, D, H, W).
         levels: features, finest first.
+        lanes: run the stems.
 
     Returns:
         (B, A, D), level-major and row-major.
     """
-    outputs = [stem(level) for stem, level in zip(stems, levels, strict=True)]
+    outputs = lanes.run(list(stems), levels)
     # In channels_last memory the permuted map is already (H * W, D): a view.
     return torch.cat([y.permute(0, 2, 3, 1).reshape(y.shape[0], -1, y.shape[1]) for y in outputs], dim=1)
 
@@ -75,7 +77,7 @@ class Pair(NamedTuple):
     one_to_one: Tensor
 
 
-class StemPair(nn.Module):
+class StemPair(Laned):
     """Stems of one further output, of both branches: a part of a head that can be called and recorded by itself.
 
     Args:
@@ -96,12 +98,12 @@ class StemPair(nn.Module):
 
     def forward(self, levels: Sequence[Tensor]) -> Pair:
         """Map features, finest first, to the outputs of both branches."""
-        one_to_many = self.finish(flatten_levels(self.one_to_many, levels))
+        one_to_many = self.finish(flatten_levels(self.one_to_many, levels, self.lanes))
         return Pair(one_to_many, self.deployed(separate(levels, detach=self.detach_one_to_one)))
 
     def deployed(self, levels: Sequence[Tensor]) -> Tensor:
         """Map features, finest first, to the outputs of the one-to-one branch."""
-        return self.finish(flatten_levels(self.one_to_one, levels))
+        return self.finish(flatten_levels(self.one_to_one, levels, self.lanes))
 
     def finish(self, outputs: Tensor) -> Tensor:
         """Turn (B, A, D) outputs of the stems into what the head hands out."""
