@@ -10,6 +10,7 @@ import lightning as L
 from lucid_yolo.config.regions import REGIONS, STEP
 from lucid_yolo.config.schema import CompileName, RootConfig
 from lucid_yolo.engine.module import TrainingModule
+from lucid_yolo.engine.transfer import CopyBeside, copy_in_order
 from lucid_yolo.nn.lanes import forget_lanes, set_lanes
 from lucid_yolo.optim.clip import clip_gradients
 from lucid_yolo.optim.flat import FlatOptimizer
@@ -81,6 +82,8 @@ class StepParts(L.Callback):
         settings, device = self._config.capture.step, module.device
         if settings.streams > 1 and device.type == "cuda" and self._compiled is None:  # compiled code has one stream
             set_lanes(module.model, StreamLanes(device, settings.streams))
+        if device.type == "cuda":
+            module.transfer = CopyBeside(device)
         tape = self._tape or CudaTape(device)
         module.step = self._whole = RecordedStep(module, tape=tape, device=device, warmup=settings.warmup)
 
@@ -106,6 +109,7 @@ class StepParts(L.Callback):
         if self._whole is not None:
             self._whole.close()
         forget_lanes(module.model)
+        module.transfer = copy_in_order
         module.step = module.compute_losses
         module.objective = module.eager_objective()
         module.clip = clip_gradients
