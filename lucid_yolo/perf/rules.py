@@ -12,6 +12,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from lucid_yolo.config.regions import ALONE, GROUP, JOIN, OPTIONS
 from lucid_yolo.config.schema import CacheName, RootConfig
 from lucid_yolo.data.cache import cache_bytes
 from lucid_yolo.data.index import SplitIndex
@@ -102,6 +103,45 @@ class Rule:
     def explain(self, facts: Facts) -> str:
         """The sentence that a user reads."""
         return self.sentence.format(config=facts.config, machine=facts.machine, data=facts.data, **self.words(facts))
+
+
+def needs_cuda(id: str, *, asked: Callable[[Facts], bool], claim: str, otherwise: str = "") -> Rule:
+    """The row of a flag that falls back where the run does not compute on CUDA.
+
+    Args:
+        id: of the rule.
+        asked: whether the configuration asks for what the flag does.
+        claim: how the sentence begins: what it does, or needs, that only CUDA has.
+        otherwise: how it ends.
+    """
+    return Rule(
+        id=id,
+        stage=Stage.MACHINE,
+        kind=Kind.FALLBACK,
+        applies=lambda facts: asked(facts) and facts.machine.accelerator != "cuda",
+        sentence=f"{claim}, this run computes on {{machine.accelerator}} ({{machine.accelerator_reason}}){otherwise}",
+    )
+
+
+def goes_alone(option: str) -> Rule:
+    """The row of an option of ``capture`` that goes with no other.
+
+    Args:
+        option: one of ``ALONE``.
+    """
+
+    def others(facts: Facts) -> str:
+        capture = facts.config.capture
+        return JOIN.join(name for name in OPTIONS if name != option and getattr(capture, name).selected)
+
+    return Rule(
+        id=f"{GROUP}.{option}.alone",
+        stage=Stage.CONFIG,
+        kind=Kind.REFUSE,
+        applies=lambda facts: bool(getattr(facts.config.capture, option).selected and others(facts)),
+        sentence=f"{GROUP}={option} goes alone: it {ALONE[option]}; select it or {{others}}",
+        words=lambda facts: {"others": others(facts)},
+    )
 
 
 def gib(nbytes: int) -> str:

@@ -96,7 +96,7 @@ CASES = {
     "capture.auto.alone": (
         (make_config(capture=["loss", "auto"]), CPU),
         (make_config(capture=["auto"]), CPU),
-        "capture=auto finds out whether to select loss; write one or the other",
+        "capture=auto goes alone: it finds out which of the others to select; select it or loss",
     ),
     "capture.auto.needs-cuda": (
         (make_config(capture=["auto"]), CPU),
@@ -106,7 +106,7 @@ CASES = {
     "capture.step.alone": (
         (make_config(capture=["loss", "updates", "step"]), CPU),
         (make_config(capture=["step"]), CPU),
-        "records everything that loss+updates would; write one or the other",
+        "capture=step goes alone: it records everything that the others would; select it or loss+updates",
     ),
     "capture.step.no-accumulation": (
         (make_config(capture=["step"], accumulate=4), CPU),

@@ -13,7 +13,7 @@ from lucid_yolo.config.regions import REGIONS
 from lucid_yolo.config.schema import CompileName, MuSGDConfig, RegionConfig, TaskName
 from lucid_yolo.perf.flag import Choice, Flag
 from lucid_yolo.perf.live import LiveFacts, ModuleFacts, first_names
-from lucid_yolo.perf.rules import Facts, Kind, Rule, Stage
+from lucid_yolo.perf.rules import Facts, Kind, Rule, Stage, needs_cuda
 
 NORM_TORCH = (2, 9)  # first release whose final build splits clipping into a norm and a scaling
 SUMMARIES = {
@@ -81,13 +81,10 @@ def _live(facts: Facts) -> LiveFacts:
 
 
 def _needs_cuda(region: str) -> Rule:
-    return _rule(
-        region,
-        "needs-cuda",
-        stage=Stage.MACHINE,
-        applies=lambda facts: facts.machine.accelerator != "cuda",
-        sentence=f"capture={region} records CUDA graphs, this run computes on {{machine.accelerator}} "
-        "({machine.accelerator_reason})",
+    return needs_cuda(
+        f"capture.{region}.needs-cuda",
+        asked=lambda facts: settings_of(facts, region).selected,
+        claim=f"capture={region} records CUDA graphs",
     )
 
 

@@ -8,21 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lucid_yolo.config.regions import REGIONS
+from lucid_yolo.config.regions import STEP
 from lucid_yolo.config.schema import PrecisionName
 from lucid_yolo.perf.flag import Choice, Flag
 from lucid_yolo.perf.live import LiveFacts, first_names
-from lucid_yolo.perf.rules import Facts, Kind, Rule, Stage
+from lucid_yolo.perf.rules import Facts, Kind, Rule, Stage, goes_alone, needs_cuda
 
 
 def is_selected(facts: Facts) -> bool:
     """Whether the configuration asks for it."""
     return facts.config.capture.step.selected
-
-
-def selected_regions(facts: Facts) -> tuple[str, ...]:
-    """What the configuration asks for beside."""
-    return tuple(region for region in REGIONS if getattr(facts.config.capture, region).selected)
 
 
 def _setup(name: str, found: Callable[[LiveFacts], tuple[str, ...]], sentence: str) -> Rule:
@@ -55,14 +50,7 @@ FLAGS = (
         choose=lambda facts: Choice(value=is_selected(facts)),
         fallback=False,
         rules=(
-            Rule(
-                id="capture.step.alone",
-                stage=Stage.CONFIG,
-                kind=Kind.REFUSE,
-                applies=lambda facts: is_selected(facts) and bool(selected_regions(facts)),
-                sentence="capture=step records everything that {regions} would; write one or the other",
-                words=lambda facts: {"regions": "+".join(selected_regions(facts))},
-            ),
+            goes_alone(STEP),
             Rule(
                 id="capture.step.no-accumulation",
                 stage=Stage.CONFIG,
@@ -72,14 +60,7 @@ FLAGS = (
                 "{config.trainer.accumulate} makes an update of several batches; set trainer.accumulate=1 and a larger "
                 "data.batch_size, or record parts of the step, such as capture=network+loss",
             ),
-            Rule(
-                id="capture.step.needs-cuda",
-                stage=Stage.MACHINE,
-                kind=Kind.FALLBACK,
-                applies=lambda facts: is_selected(facts) and facts.machine.accelerator != "cuda",
-                sentence="capture=step records a CUDA graph, this run computes on {machine.accelerator} "
-                "({machine.accelerator_reason})",
-            ),
+            needs_cuda("capture.step.needs-cuda", asked=is_selected, claim="capture=step records a CUDA graph"),
             Rule(
                 id="capture.step.no-scaler",
                 stage=Stage.CONFIG,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lucid_yolo.config.schema import CompileName
 from lucid_yolo.perf.flag import Choice, Flag
-from lucid_yolo.perf.rules import Facts, Kind, Rule, Stage
+from lucid_yolo.perf.rules import Facts, Kind, Rule, Stage, needs_cuda
 
 TRITON_CAPABILITY = (7, 0)
 
@@ -23,14 +23,7 @@ FLAGS = (
         choose=lambda facts: Choice(value=str(facts.config.compile.selected)),
         fallback=str(CompileName.NONE),
         rules=(
-            Rule(
-                id="compile.needs-cuda",
-                stage=Stage.MACHINE,
-                kind=Kind.FALLBACK,
-                applies=lambda facts: is_compiled(facts) and facts.machine.accelerator != "cuda",
-                sentence="compile=step makes CUDA kernels, this run computes on {machine.accelerator} "
-                "({machine.accelerator_reason})",
-            ),
+            needs_cuda("compile.needs-cuda", asked=is_compiled, claim="compile=step makes CUDA kernels"),
             Rule(
                 id="compile.needs-capability",
                 stage=Stage.MACHINE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lucid_yolo.config.schema import HsvName
 from lucid_yolo.perf.flag import Choice, Flag
-from lucid_yolo.perf.rules import Facts, Kind, Rule, Stage
+from lucid_yolo.perf.rules import Facts, Kind, Rule, Stage, needs_cuda
 
 CAPABILITY = (8, 0)
 """Oldest compute capability that the kernel is built for."""
@@ -35,15 +35,11 @@ FLAGS = (
         choose=lambda facts: Choice(value=str(facts.config.hsv.selected)),
         fallback="worker",
         rules=(
-            Rule(
-                id="hsv.needs-cuda",
-                stage=Stage.MACHINE,
-                kind=Kind.FALLBACK,
-                applies=lambda facts: (
-                    _selects(facts, HsvName.DEVICE, HsvName.DEVICE_NATIVE) and facts.machine.accelerator != "cuda"
-                ),
-                sentence="hsv={config.hsv.selected} needs a CUDA device, this run computes on {machine.accelerator} "
-                "({machine.accelerator_reason}); hsv=worker runs everywhere",
+            needs_cuda(
+                "hsv.needs-cuda",
+                asked=lambda facts: _selects(facts, HsvName.DEVICE, HsvName.DEVICE_NATIVE),
+                claim="hsv={config.hsv.selected} needs a CUDA device",
+                otherwise="; hsv=worker runs everywhere",
             ),
         ),
     ),

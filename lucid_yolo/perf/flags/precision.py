@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lucid_yolo.config.schema import PrecisionName
 from lucid_yolo.perf.flag import Choice, Flag
-from lucid_yolo.perf.rules import Facts, Kind, Rule, Stage
+from lucid_yolo.perf.rules import Facts, Kind, Rule, Stage, needs_cuda
 
 # First release whose final build records and compiles bf16 autocast as the flags need it.
 BF16_TORCH = (2, 9)
@@ -42,15 +42,11 @@ FLAGS = (
         choose=_choose,
         fallback="32-true",
         rules=(
-            Rule(
-                id="precision.mixed-needs-cuda",
-                stage=Stage.MACHINE,
-                kind=Kind.FALLBACK,
-                applies=lambda facts: (
-                    _requests(facts, PrecisionName.BF16, PrecisionName.FP16) and facts.machine.accelerator != "cuda"
-                ),
-                sentence="precision={config.precision.name} needs a CUDA device, this run computes on "
-                "{machine.accelerator} ({machine.accelerator_reason}); precision=32-true runs everywhere",
+            needs_cuda(
+                "precision.mixed-needs-cuda",
+                asked=lambda facts: _requests(facts, PrecisionName.BF16, PrecisionName.FP16),
+                claim="precision={config.precision.name} needs a CUDA device",
+                otherwise="; precision=32-true runs everywhere",
             ),
             Rule(
                 id="precision.bf16-needs-capability",

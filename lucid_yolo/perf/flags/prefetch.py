@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lucid_yolo.config.schema import PrefetchName
 from lucid_yolo.perf.flag import Choice, Flag
-from lucid_yolo.perf.rules import Facts, Kind, Rule, Stage
+from lucid_yolo.perf.rules import Facts, Kind, Rule, Stage, needs_cuda
 
 
 def _is_selected(facts: Facts) -> bool:
@@ -26,13 +26,11 @@ FLAGS = (
         choose=lambda facts: Choice(value=str(facts.config.prefetch.selected)),
         fallback="none",
         rules=(
-            Rule(
-                id="prefetch.needs-cuda",
-                stage=Stage.MACHINE,
-                kind=Kind.FALLBACK,
-                applies=lambda facts: _is_selected(facts) and facts.machine.accelerator != "cuda",
-                sentence="prefetch=epoch needs a CUDA device, this run computes on {machine.accelerator} "
-                "({machine.accelerator_reason}): there, workers would take validation's cores",
+            needs_cuda(
+                "prefetch.needs-cuda",
+                asked=_is_selected,
+                claim="prefetch=epoch needs a CUDA device",
+                otherwise=": there, workers would take validation's cores",
             ),
             Rule(
                 id="prefetch.needs-workers",
