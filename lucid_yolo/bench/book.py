@@ -151,7 +151,12 @@ def book_reports(
     Raises:
         RunError: a report cannot be booked; then nothing is.
     """
-    entries = [one for report in pooled(reports) for one in entries_of(report, parity=parity, shares=shares)]
+    found = pooled(reports)
+    if shares and len(found) > 1:
+        raise RunError("A share belongs to one workload: book the reports of others by themselves.")
+    entries = [one for report in found for one in entries_of(report, parity=parity, shares=shares)]
+    if idle := sorted(set(shares or ()) - {entry.arm for entry in entries}):
+        raise RunError(f"No arm {', '.join(idle)} is booked that its share could belong to.")
     write_ledger(ledger, booked(read_ledger(ledger), entries))
     return entries
 

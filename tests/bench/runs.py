@@ -51,11 +51,13 @@ def make_workload(*arms: str, mark: Mark | None = Mark.GAIN, name: str = "made_u
     )
 
 
-def make_report(seconds: dict[str, list[float]], *, mark: Mark | None = Mark.GAIN, **changes: Any) -> Comparison:
+def make_report(
+    seconds: dict[str, list[float]], *, mark: Mark | None = Mark.GAIN, name: str = "made_up", **changes: Any
+) -> Comparison:
     """A report in which each arm took these seconds, pair by pair; the first arm is the baseline."""
     runs = [
         make_run(arm, pair, value, **changes)
         for arm, values in seconds.items()
         for pair, value in enumerate(values, start=1)
     ]
-    return Comparison(make_workload(*seconds, mark=mark), tuple(runs), "2026-01-02")
+    return Comparison(make_workload(*seconds, mark=mark, name=name), tuple(runs), "2026-01-02")

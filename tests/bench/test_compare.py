@@ -328,10 +328,9 @@ def test_each_task_has_a_workload_with_all_of_its_flags(task: TaskName) -> None:
     regions = [name for name in REGIONS if name != "heads" or task is TaskName.SEGMENT]
     assert [f"capture={name}" for name in regions] == [workload.arms[name][0] for name in regions]
     assert workload.arms["all"] == (f"capture={'+'.join(regions)}",)
-    for arm in workload.arms:
-        root = to_root(compose_config(workload.overrides(arm)))
-        assert (root.task.name, root.data.batch_size) == (task, 4)
-        assert root.data.image_size == (1024 if task is TaskName.OBB else 640)
+    root = to_root(compose_config(workload.overrides("all")))
+    assert (root.task.name, root.data.batch_size) == (task, 4)
+    assert root.data.image_size == (1024 if task is TaskName.OBB else 640)
 
 
 def test_a_workload_takes_over_what_its_base_says(tmp_path: Path) -> None:

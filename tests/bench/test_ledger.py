@@ -202,6 +202,11 @@ def test_the_command_books_reports_and_shares(tmp_path: Path, capsys: pytest.Cap
     (row,) = read_ledger(ledger)
     assert (row.entry.parity, row.entry.share) == (Parity(ParityState.GREEN, "by hand"), Share("loss", 10.0, 90.0))
     assert "made_up magic: 0.9000 of 1 pairs, undecided" in capsys.readouterr().out
+    assert book.main([str(ledger), str(folder), *share[:1], "magik", *share[2:]]) == 1
+    assert "No arm magik is booked" in capsys.readouterr().err
+    (tmp_path / "other.json").write_text(json.dumps(make_report({"eager": [9.0], "magic": [7.0]}, name="b").as_dict()))
+    assert book.main([str(ledger), str(folder), str(tmp_path / "other.json"), *share]) == 1
+    assert "A share belongs to one workload" in capsys.readouterr().err
     assert book.main([str(ledger), str(tmp_path / "gone.json")]) == 1
     assert "gone.json is no report of a comparison" in capsys.readouterr().err
 
