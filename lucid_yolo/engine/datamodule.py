@@ -9,6 +9,7 @@ import torch
 
 from lucid_yolo.data.batch import Batch
 from lucid_yolo.data.loader import TrainLoader
+from lucid_yolo.engine.transfer import Transfer, copy_in_order
 
 
 class TrainData(L.LightningDataModule):
@@ -17,12 +18,16 @@ class TrainData(L.LightningDataModule):
     Args:
         loader: batches of an epoch at each ``iter()``.
         look: is shown each batch while it is still on the host.
+
+    Attributes:
+        transfer: copies a batch to the device.
     """
 
     def __init__(self, loader: TrainLoader, look: Callable[[Batch], None]) -> None:
         super().__init__()
         self.loader = loader
         self._look = look
+        self.transfer: Transfer = copy_in_order
 
     def on_before_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
         """Show the batch to who wants to draw it."""
@@ -30,8 +35,8 @@ class TrainData(L.LightningDataModule):
         return batch
 
     def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:
-        """Copy a batch beside the running step."""
-        return batch.to(device, non_blocking=True)
+        """Copy a batch to the device."""
+        return self.transfer(batch, device)
 
     def train_dataloader(self) -> TrainLoader:
         """Set the loader to the position of the restored loop.

@@ -20,7 +20,6 @@ from torch import Tensor, nn
 from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.data.batch import Batch, Targets
 from lucid_yolo.engine.step_log import StepLog
-from lucid_yolo.engine.transfer import Transfer, copy_in_order
 from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.optim.build import build_optimizer
 from lucid_yolo.optim.clip import clip_gradients
@@ -69,7 +68,6 @@ class TrainingModule(L.LightningModule):
         self.objective: Callable[[Tensor, Targets, Mark], Any] = self.eager_objective()
         self.clip: Callable[..., Tensor] = clip_gradients
         self.step: Callable[[Batch, Mark], StepLosses] = self.compute_losses
-        self.transfer: Transfer = copy_in_order
         self._complete = False  # whether the running step was computed to its end, update and average included
         self.step_log: StepLog | None = None
         self.recent_images: deque[Tensor] = deque(maxlen=config.trainer.log_every)
@@ -167,10 +165,6 @@ class TrainingModule(L.LightningModule):
         return [*held, *(flag for flag in flags if flag is not None)]
 
     # Lightning's hooks.
-
-    def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:
-        """Copy a batch to the device."""
-        return self.transfer(batch, device)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Compute the loss of one batch, or all of its step."""

@@ -9,6 +9,7 @@ import lightning as L
 
 from lucid_yolo.config.regions import REGIONS, STEP
 from lucid_yolo.config.schema import CompileName, RootConfig
+from lucid_yolo.engine.datamodule import TrainData
 from lucid_yolo.engine.module import TrainingModule
 from lucid_yolo.engine.transfer import CopyBeside, copy_in_order
 from lucid_yolo.nn.lanes import forget_lanes, set_lanes
@@ -46,6 +47,7 @@ class StepParts(L.Callback):
         self._backend = backend
         self._recorder: Recorder | None = None
         self._whole: RecordedStep | None = None
+        self._data: TrainData | None = None
         self._compiled: CompiledObjective[Any, Any] | None = None
 
     def outcomes(self) -> Mapping[str, Mapping[str, Scalar]]:
@@ -66,7 +68,7 @@ class StepParts(L.Callback):
             )
         active = [name for name in REGIONS if self.plan[f"capture.{name}"].active]
         if self.plan[f"capture.{STEP}"].active:
-            self._record_whole(pl_module)
+            self._record_whole(pl_module, trainer)
         elif active:
             self._record(pl_module, {name: getattr(self._config.capture, name).warmup for name in active})
 
@@ -78,12 +80,14 @@ class StepParts(L.Callback):
         """Drop the recordings."""
         self._end(pl_module)
 
-    def _record_whole(self, module: TrainingModule) -> None:
+    def _record_whole(self, module: TrainingModule, trainer: L.Trainer) -> None:
         settings, device = self._config.capture.step, module.device
         if settings.streams > 1 and device.type == "cuda" and self._compiled is None:  # compiled code has one stream
             set_lanes(module.model, StreamLanes(device, settings.streams))
         if device.type == "cuda":
-            module.transfer = CopyBeside(device)
+            data = trainer.datamodule  # type: ignore[attr-defined]
+            assert isinstance(data, TrainData)
+            data.transfer, self._data = CopyBeside(device), data
         tape = self._tape or CudaTape(device)
         module.step = self._whole = RecordedStep(module, tape=tape, device=device, warmup=settings.warmup)
 
@@ -109,7 +113,8 @@ class StepParts(L.Callback):
         if self._whole is not None:
             self._whole.close()
         forget_lanes(module.model)
-        module.transfer = copy_in_order
+        if self._data is not None:
+            self._data.transfer = copy_in_order
         module.step = module.compute_losses
         module.objective = module.eager_objective()
         module.clip = clip_gradients
