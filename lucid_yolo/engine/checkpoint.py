@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import pickle
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -151,9 +150,11 @@ def read_checkpoint(path: Path, *, key: str = "checkpoint") -> dict[str, Any]:
         raise RunError(f"{key}={path}: no such file. A run keeps its own in <run_dir>/checkpoints/best.ckpt.")
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
+    except Exception as error:  # a damaged file fails anywhere in the reader
         reason = str(error).partition("\n")[0] or "it is empty"
-        if not any(map(str.isalpha, reason)):
+        if "PytorchStreamReader" in reason:
+            reason = "it is damaged, or only a part of the file"
+        elif not any(map(str.isalpha, reason)):
             reason = "it is no file that torch has saved"
         raise RunError(f"{key}={path} cannot be read as a checkpoint of this project: {reason}") from None
     if not isinstance(content, dict) or BLOCK not in content or "state_dict" not in content:
