@@ -86,6 +86,7 @@ def test_every_form_of_a_segmentation(coco_set: Write) -> None:
         ([[*RING, 3]], r"segmentation\[0\] has 7 numbers"),
         ([[*RING, "3", 3]], r"segmentation\[0\] holds something else than finite numbers"),
         ([[*RING, 3, float("inf")]], r"segmentation\[0\] holds something else than finite numbers"),
+        ([[*RING, 1e7, 3]], r"segmentation\[0\] .* finite numbers in pixels, none beyond 1048576"),
         ({"size": [HEIGHT, WIDTH], "counts": [HEIGHT * WIDTH]}, "the RLE of its segmentation covers no pixel"),
         ({"size": [HEIGHT, WIDTH], "counts": [7]}, "the counts of its RLE cover 7 pixels"),
         ({"size": [4, 5], "counts": [2, 18]}, "its label is made for a picture of 5x4 pixels, its image has 64x48"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from lucid_yolo.data.labels.base import KeypointSpec, Labels
 from lucid_yolo.data.labels.polygons import Outline, PolygonLabels
-from lucid_yolo.data.readers.parsers.base import LabelParser, Parsed, UnusableLabelError
+from lucid_yolo.data.readers.parsers.base import FARTHEST, LabelParser, Parsed, UnusableLabelError, is_place
 from lucid_yolo.data.readers.parsers.run_lengths import read_run_lengths
 from lucid_yolo.ops.contours import outline
 
@@ -83,8 +82,10 @@ def _polygon(numbers: Any, where: str) -> NDArray[np.float64]:
     """(P, 2) corners of a polygon of COCO JSON."""
     if not isinstance(numbers, list):
         raise UnusableLabelError(f"{where} is {numbers!r}; a list of polygons, each [x1, y1, x2, y2, ...], is needed")
-    if not all(type(one) in (float, int) and math.isfinite(one) for one in numbers):
-        raise UnusableLabelError(f"{where} holds something else than finite numbers; {_NEEDED}")
+    if not all(map(is_place, numbers)):
+        raise UnusableLabelError(
+            f"{where} holds something else than finite numbers in pixels, none beyond {FARTHEST}; {_NEEDED}"
+        )
     if len(numbers) < _FEWEST or len(numbers) % 2:
         raise UnusableLabelError(f"{where} has {len(numbers)} numbers; x and y of at least 3 corners are needed")
     return np.array(numbers, np.float64).reshape(-1, 2)
