@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeGuard
@@ -43,6 +44,13 @@ def is_number(value: Any) -> TypeGuard[float]:
 def is_place(value: Any) -> bool:
     """Whether a value is a coordinate in pixels, of a picture or not too far from one; nan and infinity are none."""
     return is_number(value) and abs(value) <= FARTHEST
+
+
+def are_places(values: Sequence[Any]) -> bool:
+    """Whether all values of a list are such coordinates; a file has millions, so no function is called for each."""
+    if not set(map(type, values)) <= {int, float}:
+        return False
+    return not values or (min(values) >= -FARTHEST and max(values) <= FARTHEST and not math.isnan(sum(values)))
 
 
 class LabelParser(Protocol):

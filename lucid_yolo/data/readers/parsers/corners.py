@@ -9,7 +9,7 @@ import numpy as np
 
 from lucid_yolo.data.labels.base import KeypointSpec, Labels
 from lucid_yolo.data.labels.corners import CornerLabels
-from lucid_yolo.data.readers.parsers.base import FARTHEST, Box, LabelParser, Parsed, UnusableLabelError, is_place
+from lucid_yolo.data.readers.parsers.base import FARTHEST, Box, LabelParser, Parsed, UnusableLabelError, are_places
 
 _COUNT = 8  # numbers of four corners
 _LOW, _HIGH = -1.0, 2.0  # fractions: a corner may lie outside of the picture, but not by more than a whole picture
@@ -28,7 +28,7 @@ class CornerParser:
         A crowd region without either has the corners of its upright box.
         """
         values = _coco_corners(annotation)
-        if not all(map(is_place, values)):
+        if not are_places(values):
             raise UnusableLabelError(
                 f"its corners are {list(values)}; 8 finite numbers in pixels, none beyond {FARTHEST}, are needed"
             )
