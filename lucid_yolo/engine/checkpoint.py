@@ -46,6 +46,7 @@ class ModelInfo:
         exif_orientation: rule for turned pictures.
         data: the run's data settings as JSON, with absolute paths, so that ``validate`` finds the data again.
         keypoints: fields of a ``KeypointSpec``; None where there are none.
+        num_pictures: of the training split, by which a resumed run knows its data; None in older checkpoints.
     """
 
     task: str
@@ -59,6 +60,7 @@ class ModelInfo:
     exif_orientation: str
     data: str
     keypoints: dict[str, Any] | None = None
+    num_pictures: int | None = None
 
     def as_plain(self) -> dict[str, Any]:
         """Turn into containers that a restricted unpickler accepts."""

@@ -129,7 +129,7 @@ def _open_run_dir(root: RootConfig, train: SplitIndex) -> RunDir:
 
 
 def _check_labels(run_dir: RunDir, info: ModelInfo, train: SplitIndex) -> None:
-    """A network goes on with the classes and the key points that it was made for."""
+    """A network goes on with the classes and the key points that it was made for, and with the order of its samples."""
     learned, found = (() if spec is None else spec.names for spec in (info.spec.keypoints, train.keypoints))
     for what, before, now in (
         ("classes", info.class_names, train.class_names),
@@ -140,6 +140,12 @@ def _check_labels(run_dir: RunDir, info: ModelInfo, train: SplitIndex) -> None:
                 f"resume={run_dir.root}: that run has learned the {what} {list(before)}, and {train.source} now has "
                 f"{list(now)}. Restore them, or start a new run with model.init_from={run_dir.root}."
             )
+    if info.num_pictures not in (None, len(train)):
+        raise RunError(
+            f"resume={run_dir.root}: that run has trained on {info.num_pictures} pictures, and {train.source} now has "
+            f"{len(train)}: the order of samples would be another one. Restore them, or start a new run with "
+            f"model.init_from={run_dir.root}."
+        )
 
 
 def _is_finished(run_dir: RunDir) -> bool:

@@ -144,13 +144,20 @@ def test_finished_run_has_nothing_to_resume(uninterrupted: Path) -> None:
         train(ly.compose([f"resume='{uninterrupted}'"]))
 
 
-def test_a_resumed_run_keeps_its_classes(uninterrupted: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("before", "reason"),
+    [
+        ({"class_names": ["wolf"]}, r"has learned the classes \['wolf'\], .*model\.init_from="),
+        ({"num_pictures": 13}, r"has trained on 13 pictures, .* now has 14"),
+    ],
+)
+def test_a_resumed_run_keeps_its_data(uninterrupted: Path, tmp_path: Path, before: dict[str, Any], reason: str) -> None:
     copied = tmp_path / "run"
     shutil.copytree(uninterrupted, copied)
     state = read_state(copied)
-    state["lucid_yolo"]["class_names"][0] = "wolf"  # as if the data had another name now
+    state["lucid_yolo"].update(before)  # as if the data had been another one
     torch.save(state, copied / "checkpoints" / "last.ckpt")
-    with pytest.raises(RunError, match=r"has learned the classes \['wolf', .*model\.init_from="):
+    with pytest.raises(RunError, match=reason):
         train(ly.compose([f"resume='{copied}'", "trainer.max_epochs=9"]))
 
 
