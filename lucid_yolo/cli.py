@@ -21,6 +21,7 @@ from lucid_yolo.config import compose as composing
 from lucid_yolo.config.completion import run_completion
 from lucid_yolo.config.errors import ConfigError, LucidError, RunError
 from lucid_yolo.config.names import did_you_mean
+from lucid_yolo.config.schema import KeypointTaskConfig
 from lucid_yolo.config.show import groups_help, show_hydra_config, show_hydra_info
 from lucid_yolo.config.sweep import run_sweep
 from lucid_yolo.config.verbs import (
@@ -43,7 +44,9 @@ VERBS: dict[str, Verb] = {
     "predict": Verb("find objects in images", PredictConfig),
     "plan": Verb("show what a training would do and what would be active, without running it", overrides=True),
     "check": Verb(
-        "read every label and image of a data set and report on it", overrides=True, groups=("data", "experiment")
+        "read every label and image of a data set and report on it",
+        overrides=True,
+        groups=("task", "data", "experiment"),
     ),
     "compare": Verb("time arms against a baseline in pairs, each run in a process of its own", CompareConfig, True),
     "profile": Verb("show where the time of a training step goes", ProfileConfig, True),
@@ -156,7 +159,8 @@ def _check(config: DictConfig) -> int:
     from lucid_yolo.data.check import check_data  # noqa: PLC0415 - late: imports the readers
     from lucid_yolo.tasks import get_task  # noqa: PLC0415
 
-    report = check_data(root.data, get_task(root.task.name).labels)
+    keypoints = root.task.keypoints if isinstance(root.task, KeypointTaskConfig) else None
+    report = check_data(root.data, get_task(root.task.name).labels, keypoints)
     _print(report.render())
     return 0 if report.ok else REFUSED
 

@@ -22,6 +22,8 @@ FLAGS: dict[str, str] = {
 
 OPTIONS: dict[tuple[str, str], str] = {
     (GROUP, "all"): JOIN.join(OF_EVERY_TASK),
+    ("task", "pose"): "keypoints",
+    ("task", "seg"): "segment",
     ("hsv", "cpu"): "worker",
     ("hsv", "gpu"): "device",
     ("hsv", "cuda"): "device",

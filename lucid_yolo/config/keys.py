@@ -26,8 +26,8 @@ EXPECTED: dict[type[Node], str] = {
     BooleanNode: "true or false",
     IntegerNode: "a whole number",
     FloatNode: "a number",
-    ListConfig: "a list",
 }
+ELEMENTS: dict[Any, str] = {int: " of whole numbers", float: " of numbers", str: " of texts"}
 
 
 def split(key: str) -> tuple[str, ...]:
@@ -123,8 +123,9 @@ def choices(node: Node | None) -> tuple[str, ...]:
 
 def _fits(node: Node, value: Any) -> bool:
     if isinstance(node, (DictConfig, ListConfig)) or isinstance(value, (dict, list, DictConfig, ListConfig)):
-        list_for_list = isinstance(node, ListConfig) and isinstance(value, (list, ListConfig))
-        return list_for_list or isinstance(node, AnyNode)
+        if isinstance(node, ListConfig) and isinstance(value, (list, ListConfig)):
+            return _holds(node, value)
+        return isinstance(node, AnyNode)
     if isinstance(node, BooleanNode) or isinstance(value, bool):
         return isinstance(value, bool) and isinstance(node, (BooleanNode, AnyNode))
     if isinstance(node, IntegerNode) and isinstance(value, float):
@@ -137,7 +138,18 @@ def _fits(node: Node, value: Any) -> bool:
     return True
 
 
+def _holds(node: ListConfig, values: list[Any] | ListConfig) -> bool:
+    """Whether a list may hold these values."""
+    try:
+        ListConfig(list(values), element_type=node._metadata.element_type)
+    except OmegaConfBaseException:
+        return False
+    return True
+
+
 def _expected(node: Node) -> str:
+    if isinstance(node, ListConfig):
+        return "a list" + ELEMENTS.get(node._metadata.element_type, "")
     if isinstance(node, EnumNode):
         return f"one of {', '.join(choices(node))}"
     if isinstance(node, DictConfig):

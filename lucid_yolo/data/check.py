@@ -12,10 +12,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from lucid_yolo.config.errors import DataError
-from lucid_yolo.config.schema import BadImages, DataConfig, ExifOrientation
+from lucid_yolo.config.errors import ConfigError, DataError
+from lucid_yolo.config.schema import BadImages, DataConfig, ExifOrientation, KeypointsConfig
 from lucid_yolo.data.image import image_header, read_image
 from lucid_yolo.data.index import SplitIndex
+from lucid_yolo.data.keypoint_settings import configured
 from lucid_yolo.data.labels.base import LabelKind
 from lucid_yolo.data.readers import read_split
 from lucid_yolo.data.readers.matching import class_mismatch, keypoint_mismatch, shared_images
@@ -54,7 +55,7 @@ class SplitReport:
         crowd: crowd regions.
         class_counts: (C,) objects of each class.
         side_quantiles: (7,) square roots of the box areas in pixels of the picture, at 0, 5, 25, 50, 75, 95 and 100 %.
-        objects_quantiles: (7,) objects an image, at the same shares.
+        objects_quantiles: (7,) objects an image without crowd regions, at the same shares.
         turned: images that the EXIF orientation shows with width and height exchanged.
         bad_images: images that cannot be decoded.
         notes: what the reader has to say.
@@ -139,7 +140,9 @@ class DataReport:
         return sum(len(split.bad_images) for split in looked_at)
 
 
-def check_data(config: DataConfig, labels: LabelKind = LabelKind.BOXES) -> DataReport:
+def check_data(
+    config: DataConfig, labels: LabelKind = LabelKind.BOXES, keypoints: KeypointsConfig | None = None
+) -> DataReport:
     """Read both splits and decode every image, also where the labels of a split cannot be used.
 
     Nothing of the data set stops the check: what would stop a run is in the report.
@@ -147,6 +150,7 @@ def check_data(config: DataConfig, labels: LabelKind = LabelKind.BOXES) -> DataR
     Args:
         config: where it is.
         labels: what the task reads of an object beside its box and class.
+        keypoints: what the task sets of key points; None: it has none.
 
     Raises:
         ConfigError: settings that the format does not have.
@@ -165,9 +169,22 @@ def check_data(config: DataConfig, labels: LabelKind = LabelKind.BOXES) -> DataR
     if len(indices) == len(SPLITS):
         train, val = indices
         problems |= dict.fromkeys((*class_mismatch(train, val), *keypoint_mismatch(train, val)), 1)
+        if keypoints is not None:
+            problems |= dict.fromkeys(_unfit(train, keypoints, config), 1)
         indices[1] = replace(val, notes=val.notes + shared_images(train, val))
     reports = tuple(_report(index, config.exif_orientation) for index in indices)
     return DataReport(reports, tuple(refused), problems, config.exif_orientation)
+
+
+def _unfit(train: SplitIndex, keypoints: KeypointsConfig, config: DataConfig) -> tuple[str, ...]:
+    """What a run would say of its settings when it meets the key points."""
+    if train.keypoints is None:
+        return ()
+    try:
+        configured(train.keypoints, keypoints, config.augment)
+    except ConfigError as error:
+        return error.problems
+    return ()
 
 
 def _report(index: SplitIndex, exif: ExifOrientation) -> SplitReport:
@@ -175,6 +192,7 @@ def _report(index: SplitIndex, exif: ExifOrientation) -> SplitReport:
     boxes = index.boxes[plain].astype(np.float64)
     sides = np.sqrt((boxes[:, 2:] - boxes[:, :2]).prod(axis=1))
     per_image = np.diff(index.offsets)
+    learned = np.bincount(np.repeat(np.arange(len(index)), per_image)[plain], minlength=len(index))
     bad_images = _decode_all(index.paths, exif)
     damaged = {bad.path for bad in bad_images}
     whole = [path for path in index.paths if path not in damaged]
@@ -185,10 +203,10 @@ def _report(index: SplitIndex, exif: ExifOrientation) -> SplitReport:
         images=len(index),
         objects=int(plain.sum()),
         backgrounds=int((per_image == 0).sum()),
-        crowd=int(index.crowd.sum()),
+        crowd=index.num_crowds,
         class_counts=np.bincount(index.classes[plain], minlength=index.num_classes),
         side_quantiles=np.quantile(sides, _QUANTILES),
-        objects_quantiles=np.quantile(per_image, _QUANTILES),
+        objects_quantiles=np.quantile(learned, _QUANTILES),
         turned=tuple(path for path in whole if image_header(path).orientation >= 5),
         bad_images=bad_images,
         notes=index.notes,

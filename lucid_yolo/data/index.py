@@ -67,6 +67,12 @@ class SplitIndex:
         """What the labels ask of a network."""
         return LabelSpec(self.num_classes, self.keypoints)
 
+    @property
+    def num_crowds(self) -> int:
+        """Number of crowd regions; one that is a crowd of several classes counts once."""
+        images = np.repeat(np.arange(len(self)), np.diff(self.offsets))[self.crowd]
+        return len(np.unique(np.column_stack([images, self.boxes[self.crowd]]), axis=0))
+
     def rows(self, image: int) -> slice:
         """Object rows of one image."""
         return slice(int(self.offsets[image]), int(self.offsets[image + 1]))

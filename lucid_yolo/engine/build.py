@@ -52,6 +52,7 @@ def model_info(config: RootConfig, index: SplitIndex) -> ModelInfo:
         class_names=index.class_names,
         category_ids=index.category_ids,
         keypoints=None if index.keypoints is None else asdict(index.keypoints),
+        num_pictures=len(index),
         image_size=config.data.image_size,
         exif_orientation=config.data.exif_orientation.value,
         data=json.dumps(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import pickle
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +46,7 @@ class ModelInfo:
         exif_orientation: rule for turned pictures.
         data: the run's data settings as JSON, with absolute paths, so that ``validate`` finds the data again.
         keypoints: fields of a ``KeypointSpec``; None where there are none.
+        num_pictures: of the training split, by which a resumed run knows its data; None in older checkpoints.
     """
 
     task: str
@@ -60,6 +60,7 @@ class ModelInfo:
     exif_orientation: str
     data: str
     keypoints: dict[str, Any] | None = None
+    num_pictures: int | None = None
 
     def as_plain(self) -> dict[str, Any]:
         """Turn into containers that a restricted unpickler accepts."""
@@ -151,9 +152,11 @@ def read_checkpoint(path: Path, *, key: str = "checkpoint") -> dict[str, Any]:
         raise RunError(f"{key}={path}: no such file. A run keeps its own in <run_dir>/checkpoints/best.ckpt.")
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
+    except Exception as error:  # a damaged file fails anywhere in the reader
         reason = str(error).partition("\n")[0] or "it is empty"
-        if not any(map(str.isalpha, reason)):
+        if "PytorchStreamReader" in reason:
+            reason = "it is damaged, or only a part of the file"
+        elif not any(map(str.isalpha, reason)):
             reason = "it is no file that torch has saved"
         raise RunError(f"{key}={path} cannot be read as a checkpoint of this project: {reason}") from None
     if not isinstance(content, dict) or BLOCK not in content or "state_dict" not in content:

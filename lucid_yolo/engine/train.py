@@ -18,10 +18,11 @@ from lucid_yolo.config.compose import to_root
 from lucid_yolo.config.errors import LucidError, RunError
 from lucid_yolo.config.paths import resolve_user_path
 from lucid_yolo.config.schema import RootConfig
+from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.engine import report
 from lucid_yolo.engine.auto import settle
 from lucid_yolo.engine.callbacks import since_best
-from lucid_yolo.engine.checkpoint import read_checkpoint
+from lucid_yolo.engine.checkpoint import BLOCK, ModelInfo, read_checkpoint
 from lucid_yolo.engine.console import RunConsole
 from lucid_yolo.engine.final import final_report, no_metrics
 from lucid_yolo.engine.fit import run_fit
@@ -57,7 +58,7 @@ def train(
     timing = FitTiming(started=began.work)
     root = to_root(config)
     prepared = prepare(root)
-    run_dir = _open_run_dir(root)
+    run_dir = _open_run_dir(root, prepared.splits.train)
     with hold(run_dir), explain_unwritable(run_dir), RunConsole(run_dir.log) as console:
         _record_start(run_dir, root)
         summary = _Summary(run_dir, prepared)
@@ -102,11 +103,12 @@ def train(
     return result
 
 
-def _open_run_dir(root: RootConfig) -> RunDir:
+def _open_run_dir(root: RootConfig, train: SplitIndex) -> RunDir:
     if root.resume is None:
         return claim(resolve_user_path(root.run_dir))
     run_dir = reopen(resolve_user_path(root.resume))
     state = read_checkpoint(run_dir.last)
+    _check_labels(run_dir, ModelInfo.from_plain(state[BLOCK]), train)
     epochs = state["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]
     if not _is_finished(run_dir):  # perhaps all but the last report is there
         return run_dir
@@ -126,6 +128,26 @@ def _open_run_dir(root: RootConfig) -> RunDir:
             f"with trainer.patience={root.trainer.patience} nothing is left to do. Raise it (or null) to go on."
         )
     return run_dir
+
+
+def _check_labels(run_dir: RunDir, info: ModelInfo, train: SplitIndex) -> None:
+    """A network goes on with the classes and the key points that it was made for, and with the order of its samples."""
+    learned, found = (() if spec is None else spec.names for spec in (info.spec.keypoints, train.keypoints))
+    for what, before, now in (
+        ("classes", info.class_names, train.class_names),
+        ("key points", learned, found),
+    ):
+        if before != now:
+            raise RunError(
+                f"resume={run_dir.root}: that run has learned the {what} {list(before)}, and {train.source} now has "
+                f"{list(now)}. Restore them, or start a new run with model.init_from={run_dir.root}."
+            )
+    if info.num_pictures not in (None, len(train)):
+        raise RunError(
+            f"resume={run_dir.root}: that run has trained on {info.num_pictures} pictures, and {train.source} now has "
+            f"{len(train)}: the order of samples would be another one. Restore them, or start a new run with "
+            f"model.init_from={run_dir.root}."
+        )
 
 
 def _is_finished(run_dir: RunDir) -> bool:

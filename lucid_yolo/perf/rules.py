@@ -171,5 +171,12 @@ def data_facts(
         cache_bytes={kind: cache_bytes(train.sizes, kind, image_size) for kind in CacheName},
         cache_exists=cache_exists,
         num_workers=num_workers,
-        notes=tuple(dict.fromkeys(train.notes + val.notes)),
+        notes=_notes(train, val),
     )
+
+
+def _notes(train: SplitIndex, val: SplitIndex) -> tuple[str, ...]:
+    """Notes of the readers with the name of their split; one that both have says it of both."""
+    shared = set(train.notes) & set(val.notes)
+    named = (note if note in shared else f"{split.name}: {note}" for split in (train, val) for note in split.notes)
+    return tuple(dict.fromkeys(named))

@@ -33,7 +33,7 @@ def label_figure(index: SplitIndex) -> Figure:
     counts = np.bincount(images, minlength=len(index))
     parts = [f"{count(len(index), 'image')} ({int((counts == 0).sum())} without objects)", count(len(boxes), "object")]
     if index.crowd.any():
-        parts.append(f"{count(int(index.crowd.sum()), 'crowd region')} left out")
+        parts.append(f"{count(index.num_crowds, 'crowd region')} left out")
     figure = new_figure(14, 8.5, title=f"Labels, {index.name} split: {', '.join(parts)}")
     rows = figure.add_gridspec(2, 1, height_ratios=(1.0, 1.15))
     below = rows[1].subgridspec(1, 3)

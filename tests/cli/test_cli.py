@@ -209,7 +209,7 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
         assert "Overrides of a run, its groups and keys, stand beside the settings" in text
     assert cli.main(["check", "-h"]) == 0
     shown = capsys.readouterr().out.partition("(group=option):\n")[2].partition("\n\n")[0]
-    assert [line.split()[0] for line in shown.splitlines()] == ["data", "experiment"]
+    assert [line.split()[0] for line in shown.splitlines()] == ["data", "experiment", "task"]
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out == f"lucid-yolo {lucid_yolo.__version__}\n"
 

@@ -192,6 +192,10 @@ def test_resume_checks_new_overrides_and_the_directory(tmp_path: Path) -> None:
     run = record_run(compose([]), tmp_path / "run")
     with pytest.raises(ConfigError, match="Did you mean 'seed'"):
         compose_resume(run, ["sead=1"])
+    with pytest.raises(ConfigError, match="belongs to task=keypoints; selected is task=detect"):
+        compose_resume(run, ["task.keypoints.sigmas=[1]"])
+    points = record_run(compose(["task=keypoints"]), tmp_path / "points")
+    assert compose_resume(points, ["task.keypoints.sigmas=[1]"]).task.keypoints.sigmas == [1.0]
     with pytest.raises(ConfigError, match="resume is set 2 times"):
         compose(["resume=a", "resume=b"])
     (run / "overrides.yaml").write_text("a: 1\n")

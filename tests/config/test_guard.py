@@ -90,6 +90,14 @@ def test_all_of_them_are_reported_at_once() -> None:
         assert line.partition("=")[0].lstrip("+") in text
 
 
+def test_values_in_a_list_have_the_type_of_the_list() -> None:
+    with pytest.raises(ConfigError, match=r"\[0, 1.5\] is not a list of whole numbers\.$"):
+        check(["task=keypoints", "task.keypoints.flip=[0,1.5]"])
+    with pytest.raises(ConfigError, match=r"\['a'\] is not a list of numbers"):
+        check(["task=keypoints", "task.keypoints.sigmas=[a]"])
+    check(["task=keypoints", "task.keypoints.sigmas=[1,0.5]", "task.keypoints.skeleton=[[0,1]]"])
+
+
 def test_duplicates_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"'model' is set 2 times \(model=n, model=s\): keep one of them"):
         check(["model=n", "model=s"])

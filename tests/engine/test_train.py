@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,23 @@ def test_foreign_directory_is_refused(tiny: Compose, tmp_path: Path) -> None:
 def test_finished_run_has_nothing_to_resume(uninterrupted: Path) -> None:
     with pytest.raises(RunError, match="nothing is left to do"):
         train(ly.compose([f"resume='{uninterrupted}'"]))
+
+
+@pytest.mark.parametrize(
+    ("before", "reason"),
+    [
+        ({"class_names": ["wolf"]}, r"has learned the classes \['wolf'\], .*model\.init_from="),
+        ({"num_pictures": 13}, r"has trained on 13 pictures, .* now has 14"),
+    ],
+)
+def test_a_resumed_run_keeps_its_data(uninterrupted: Path, tmp_path: Path, before: dict[str, Any], reason: str) -> None:
+    copied = tmp_path / "run"
+    shutil.copytree(uninterrupted, copied)
+    state = read_state(copied)
+    state["lucid_yolo"].update(before)  # as if the data had been another one
+    torch.save(state, copied / "checkpoints" / "last.ckpt")
+    with pytest.raises(RunError, match=reason):
+        train(ly.compose([f"resume='{copied}'", "trainer.max_epochs=9"]))
 
 
 def test_out_of_memory_is_a_sentence(tiny: Compose, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,6 +40,11 @@ def read_split(config: DataConfig, split: Split, labels: LabelKind = LabelKind.B
         raise ConfigError([f"data.format={config.format}: no such reader; allowed: {', '.join(formats())}"])
     reader = import_module(f"{__name__}.{config.format}")
     index = cast(SplitIndex, reader.read(config, split, labels))
+    if labels is LabelKind.KEYPOINTS and index.keypoints is None:
+        raise DataError(
+            f"data.format={config.format} has no key points, which task=keypoints needs; data=coco, data=yolo and "
+            "data=shapes have them"
+        )
     return index if index.keypoints is None else with_keypoints(index, index.keypoints)
 
 

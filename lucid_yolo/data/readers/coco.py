@@ -20,7 +20,14 @@ from lucid_yolo.data.labels.base import KeypointSpec, LabelKind
 from lucid_yolo.data.readers.columns import ObjectRows, SplitFacts, build_index
 from lucid_yolo.data.readers.layout import find_annotations, find_images
 from lucid_yolo.data.readers.parsers import get_parser
-from lucid_yolo.data.readers.parsers.base import LabelParser, Parsed, UnusableLabelError
+from lucid_yolo.data.readers.parsers.base import (
+    FARTHEST,
+    LabelParser,
+    Parsed,
+    UnusableLabelError,
+    is_number,
+    is_place,
+)
 from lucid_yolo.data.readers.problems import LabelError, Problems, allowed_ids, counted, some
 from lucid_yolo.data.readers.settings import Split, check_options
 from lucid_yolo.data.readers.sizes import missing_files, read_headers, size_conflict
@@ -105,12 +112,14 @@ def read_annotations(source: Path, config: DataConfig, split: Split, labels: Lab
 
 def _load(source: Path) -> dict[str, list[Any]]:
     try:
-        with open(source, encoding="utf-8") as file:
+        with open(source, encoding="utf-8-sig") as file:
             document = json.load(file)
     except json.JSONDecodeError as error:
         raise DataError(f"{source}: not JSON: {error.msg} in line {error.lineno}, column {error.colno}") from None
     except UnicodeDecodeError as error:
         raise DataError(f"{source}: not UTF-8 text: {error.reason} at byte {error.start}") from None
+    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, lists in lists without end
+        raise DataError(f"{source}: not JSON that can be read: {error}") from None
     except OSError as error:
         raise DataError(f"{source}: {(error.strerror or str(error)).lower()}") from None
     if not isinstance(document, dict):
@@ -246,12 +255,11 @@ def _read_objects(
         if parsed is None or box is None:
             continue
         area = record.get("area")
-        usable = isinstance(area, int | float) and math.isfinite(area) and area >= 0
         rows.image.append(image)
         rows.boxes.append(box)
         rows.classes.append(label)
         rows.crowd.append(bool(crowd))
-        rows.areas.append(float(area) if usable and area is not None else math.nan)
+        rows.areas.append(float(area) if is_number(area) and 0 <= area < math.inf else math.nan)
         rows.keys.append(key if isinstance(key, int) else number)
         rows.labels.append(parsed.value)
     return rows
@@ -274,21 +282,17 @@ def _parsed(
 
 def _read_box(record: dict[str, Any], where: str, problems: Problems) -> tuple[float, float, float, float] | None:
     box = record.get("bbox")
-    if not isinstance(box, list) or len(box) != 4 or not all(_is_number(value) for value in box):
+    if not isinstance(box, list) or len(box) != 4 or not all(map(is_number, box)):
         problems.add(f"{where}: {_shown(record, 'bbox')}; four numbers [x, y, width, height] in pixels are needed")
         return None
     x, y, width, height = map(float, box)
-    if not all(map(math.isfinite, (x, y, width, height))):
-        problems.add(f"{where}: bbox is {box}; the numbers must be finite")
+    if not all(map(is_place, (x, y, width, height))):
+        problems.add(f"{where}: bbox is {box}; the numbers must be finite, and none beyond {FARTHEST}")
         return None
     if width < 0 or height < 0:
         problems.add(f"{where}: bbox is {box}; width and height must not be negative (it is [x, y, width, height])")
         return None
     return x, y, x + width, y + height
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _displayed_sizes(

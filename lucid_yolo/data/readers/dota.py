@@ -22,6 +22,7 @@ from lucid_yolo.data.readers.oriented import (
     find_classes,
     pair_images,
 )
+from lucid_yolo.data.readers.parsers.base import FARTHEST, is_place
 from lucid_yolo.data.readers.problems import Problems, some
 from lucid_yolo.data.readers.settings import SPLITS, Split, check_options, data_root, named_path
 from lucid_yolo.data.readers.tiles import TILE_OPTIONS, cut, tile_rule
@@ -149,6 +150,6 @@ def _number(text: str) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value):
-        raise ValueError(f"coordinate {text!r}; a finite number in pixels is needed")
+    if not is_place(value):
+        raise ValueError(f"coordinate {text!r}; a finite number in pixels is needed, not beyond {FARTHEST}")
     return value

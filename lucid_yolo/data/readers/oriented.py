@@ -220,6 +220,7 @@ def _append(
         chosen = range(first, first + 1)
     else:
         problems.add(f"{where}: class {found.name!r}; allowed: {some(classes.names, shown=20)}")
+        problems.hint("data.options.classes lists the classes, data.options.ignore the names to ignore.")
         return
     crowd = found.difficult or found.name in classes.ignored
     try:

@@ -44,8 +44,9 @@ class Problems:
             self._shown.append(problem)
 
     def hint(self, sentence: str) -> None:
-        """Add a sentence about the likely cause of several problems."""
-        self._hints.append(sentence)
+        """Add a sentence about the likely cause of several problems, once."""
+        if sentence not in self._hints:
+            self._hints.append(sentence)
 
     def raise_if_any(self, images: Sequence[str] = ()) -> None:
         """Raise all problems as one error.

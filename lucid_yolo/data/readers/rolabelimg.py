@@ -24,6 +24,7 @@ from lucid_yolo.data.readers.oriented import (
     find_classes,
     pair_images,
 )
+from lucid_yolo.data.readers.parsers.base import FARTHEST, is_place
 from lucid_yolo.data.readers.problems import Problems, some
 from lucid_yolo.data.readers.settings import SPLITS, Split, check_options, data_root, named_path
 from lucid_yolo.data.readers.xml_lines import Element, read_xml
@@ -78,7 +79,7 @@ def _label_files(config: DataConfig, listed: Path) -> list[Path]:
     """XML files of the names in a list; what follows a name on its line is passed over, as VOC has flags there."""
     folder = data_root(config) / _LABELS
     try:
-        lines = listed.read_text(encoding="utf-8").splitlines()
+        lines = listed.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{listed}: cannot be read: {error}") from None
     names = [(number, line.split()[0]) for number, line in enumerate(lines, 1) if line.strip()]
@@ -173,7 +174,7 @@ def _numbers(box: Element, tags: tuple[str, ...]) -> list[float]:
             value = float(child.text)
         except ValueError:
             value = math.nan
-        if not math.isfinite(value):
-            raise ValueError(f"{tag} is {child.text!r}; a finite number is needed")
+        if not is_place(value):
+            raise ValueError(f"{tag} is {child.text!r}; a finite number is needed, not beyond {FARTHEST}")
         values.append(value)
     return values

@@ -104,6 +104,8 @@ def cut(
         result.append(one)
         if config.bad_images is BadImages.RAISE:
             problems.add(str(tiles))
+    if len(result) == len(images):
+        return result, f"no image is larger than data.options.tile={rule.size}, so none was cut into tiles"
     return result, f"{len(images)} images give {len(result)} tiles of up to {rule.size} pixels, kept in {folder}"
 
 

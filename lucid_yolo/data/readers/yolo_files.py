@@ -222,7 +222,7 @@ def _images_in_list(file: Path, data: DataYaml) -> list[str]:
     if file.suffix.lower() != ".txt":
         raise DataError(f"{file}: neither a folder nor a .txt list of images")
     try:
-        lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
+        lines = [line.strip() for line in file.read_text(encoding="utf-8-sig").splitlines()]
     except UnicodeDecodeError as error:
         raise DataError(f"{file}: not UTF-8 text: {error.reason} at byte {error.start}") from None
     images, problems = [], Problems(str(file))

@@ -206,6 +206,13 @@ def test_boxes_are_cleaned_and_noted(coco_set: Write) -> None:
     assert "1 box partly outside the picture clipped: annotation 101 (a.jpg)" in index.notes
 
 
+def test_a_byte_order_mark_is_passed_over(coco_set: Write) -> None:
+    root = coco_set([OBJECT])
+    file = root / "annotations" / "instances_train2017.json"
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    assert len(read(root).boxes) == 1
+
+
 def test_missing_area_is_the_box_area(coco_set: Write) -> None:
     index = read(coco_set([{"image_id": 1, "category_id": 1, "bbox": [4, 5, 20, 10]}, OBJECT]))
     assert index.areas.tolist() == [200, 150]
@@ -224,6 +231,8 @@ def test_missing_area_is_the_box_area(coco_set: Write) -> None:
         ({"bbox": [1, 2, "3", 4]}, "four numbers"),
         ({"bbox": [1, 2, float("nan"), 4]}, r"bbox is \[1, 2, nan, 4\]; the numbers must be finite"),
         ({"bbox": [1, 2, float("inf"), 4]}, "the numbers must be finite"),
+        ({"bbox": [1, 2, 1e7, 4]}, "the numbers must be finite, and none beyond 1048576"),
+        ({"bbox": [1, 2, 10**400, 4]}, "four numbers"),
         ({"iscrowd": "0"}, r"annotation 100 \(a.jpg\): iscrowd is '0'; allowed: 0 and 1"),
         ({"iscrowd": []}, r"iscrowd is \[\]; allowed: 0 and 1"),
         ({"bbox": [9, 9, -3, 4]}, r"bbox is \[9, 9, -3, 4\]; width and height must not be negative"),
@@ -281,6 +290,7 @@ def test_wrong_lists_are_named(coco_set: Write, change: Callable[[dict[str, Any]
         (b"", "not JSON: Expecting value in line 1"),
         (b"[1, 2]", "holds a JSON list; COCO labels are an object"),
         (b"\xff\xfe\x00", "not UTF-8 text"),
+        (b"[" * 10**5, "not JSON that can be read"),
     ],
 )
 def test_damaged_json(coco_set: Write, text: bytes, pattern: str) -> None:

@@ -13,12 +13,13 @@ import pytest
 from pycocotools.coco import COCO
 
 from lucid_yolo.config.errors import DataError
-from lucid_yolo.config.schema import DataConfig
+from lucid_yolo.config.schema import DataConfig, KeypointsConfig
 from lucid_yolo.data.check import check_data
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.labels.base import LabelKind
 from lucid_yolo.data.labels.keypoint_spec import COCO_NAMES, COCO_SIGMAS, COCO_SKELETON
 from lucid_yolo.data.readers import read_split, read_splits
+from tests.data.disk import write_picture
 
 Write = Callable[..., Path]
 OBJECT = {"image_id": 1, "category_id": 1, "bbox": [4, 5, 20, 10], "area": 150}
@@ -119,6 +120,8 @@ def test_objects_without_points_keep_their_boxes(coco_set: Write) -> None:
         ([1, 1, 3] + [0] * 6, "visibility of point 0 is 3; allowed: 0, 1 and 2"),
         ([0] * 6 + [1, 1, 0.5], "visibility of point 2 is 0.5"),
         ([float("nan"), 1, 1] + [0] * 6, "point 0 is at nan, 1; the numbers must be finite"),
+        ([1e300, 1, 1] + [0] * 6, r"point 0 is at 1e\+300, 1; the numbers must be finite, and none beyond 1048576"),
+        ([10**400, 1, 1] + [0] * 6, "keypoints are no list of numbers"),
         (["1", 1, 1] + [0] * 6, "keypoints are no list of numbers"),
         ({"x": 1}, "keypoints are no list of numbers"),
         ([True, 1, 1] + [0] * 6, "keypoints are no list of numbers"),
@@ -168,6 +171,22 @@ def test_splits_must_have_the_same_points(coco_set: Write) -> None:
     with pytest.raises(DataError, match=r"different key points: nose, left_ear, right_ear in .*train2017"):
         read_splits(config, LabelKind.KEYPOINTS)
     assert any("different key points" in problem for problem in check_data(config, LabelKind.KEYPOINTS).problems)
+
+
+def test_check_says_what_a_run_would_say_of_settings(yolo_set: Write) -> None:
+    text = "0 0.5 0.5 0.25 0.5" + " 0.5 0.5 2" * 3 + "\n"
+    config = DataConfig(format="yolo", root=str(yolo_set(text, yaml=f"{YAML}kpt_shape: [3, 3]\n")))
+    (problem,) = check_data(config, LabelKind.KEYPOINTS, KeypointsConfig()).problems
+    assert problem.startswith("data.augment.flip_lr=0.5 mirrors pictures, and the data does not say which key points")
+    assert check_data(config, LabelKind.KEYPOINTS, KeypointsConfig(flip=[0, 2, 1])).ok
+
+
+def test_formats_without_key_points_say_so(tmp_path: Path) -> None:
+    for folder in ("images", "labelTxt"):
+        (tmp_path / "train" / folder).mkdir(parents=True)
+    write_picture(tmp_path / "train" / "images" / "a.png")
+    (tmp_path / "train" / "labelTxt" / "a.txt").write_text("1 1 9 1 9 9 1 9 ship 0\n")
+    refused(tmp_path, "data.format=dota has no key points", format="dota", options={"classes": ["ship"]})
 
 
 def test_drawn_shapes_look_the_same_in_a_mirror() -> None:

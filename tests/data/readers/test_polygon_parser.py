@@ -86,6 +86,8 @@ def test_every_form_of_a_segmentation(coco_set: Write) -> None:
         ([[*RING, 3]], r"segmentation\[0\] has 7 numbers"),
         ([[*RING, "3", 3]], r"segmentation\[0\] holds something else than finite numbers"),
         ([[*RING, 3, float("inf")]], r"segmentation\[0\] holds something else than finite numbers"),
+        ([[*RING, 1e7, 3]], r"segmentation\[0\] .* finite numbers in pixels, none beyond 1048576"),
+        ([[30, 30, 50, 30, 50, 40]], r"segmentation reaches from 30, 30 to 50, 40, and bbox is \[4, 5, 20, 10\]"),
         ({"size": [HEIGHT, WIDTH], "counts": [HEIGHT * WIDTH]}, "the RLE of its segmentation covers no pixel"),
         ({"size": [HEIGHT, WIDTH], "counts": [7]}, "the counts of its RLE cover 7 pixels"),
         ({"size": [4, 5], "counts": [2, 18]}, "its label is made for a picture of 5x4 pixels, its image has 64x48"),
@@ -95,6 +97,12 @@ def test_refused_segmentations_are_named(coco_set: Write, segmentation: Any, mes
     annotations = [{**BOX, "segmentation": [RING]}, {**BOX, "segmentation": segmentation}]
     with pytest.raises(DataError, match=rf"annotation 101 \(a.jpg\): {message}"):
         read(coco_set(annotations))
+
+
+def test_an_outline_that_covers_nothing_is_dropped(coco_set: Write) -> None:
+    index = read(coco_set([{**BOX, "segmentation": [RING]}, {**BOX, "segmentation": [[4, 5, 9, 5, 14, 5]]}]))
+    assert len(labels_of(index)) == 1
+    assert index.notes[0] == "1 box of zero size dropped: annotation 101 (a.jpg)"
 
 
 def test_a_missing_segmentation_is_named_with_its_annotation(coco_set: Write) -> None:

@@ -64,6 +64,8 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         ({"counts": [4]}, "the size of its RLE is None; [height, width] in pixels is needed"),
         ({"size": [2], "counts": [2]}, "the size of its RLE is [2]"),
         ({"size": [0, 4], "counts": []}, "the size of its RLE is [0, 4]"),
+        ({"size": [10**6, 10**6], "counts": [10**12]}, "the size of its RLE is [1000000, 1000000]"),
+        ({"size": [2, 2], "counts": [10**30]}, "neither a text nor a list"),
         ({"size": [2, 2.0], "counts": [4]}, "the size of its RLE is [2, 2.0]"),
         ({"size": [2, 2]}, "the counts of its RLE are neither a text nor a list of whole numbers"),
         ({"size": [2, 2], "counts": [5, -1]}, "neither a text nor a list of whole numbers of at least 0"),

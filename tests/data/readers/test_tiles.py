@@ -89,6 +89,11 @@ def test_tiles_show_the_picture_and_its_objects_by_their_share(large_set: Callab
     assert index.notes[0].startswith("2 images give 9 tiles of up to 64 pixels, kept in ")
 
 
+def test_small_pictures_are_not_said_to_be_cut(large_set: Callable[..., Path]) -> None:
+    root = large_set(np.array([[100.0, 40.0, 20.0, 10.0, 0.2]]))
+    assert read(root, {"tile": 1024}).notes[0].startswith("no image is larger than data.options.tile=1024")
+
+
 def test_a_second_run_cuts_nothing_and_a_changed_picture_is_cut_again(large_set: Callable[..., Path]) -> None:
     root = large_set(np.array([[100.0, 40.0, 20.0, 10.0, 0.2]]))
     first = read(root)

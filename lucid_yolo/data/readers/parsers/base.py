@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 from lucid_yolo.data.labels.base import KeypointSpec, Labels
 
 Box = tuple[float, float, float, float]
+
+FARTHEST = 2**20
+"""Pixels from the corner of a picture; OpenCV decodes none with a longer side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,23 @@ class Parsed:
 
 class UnusableLabelError(ValueError):
     """A label that cannot be used; its text is what is wrong and what is allowed, without the place."""
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+    """Whether a value of a JSON file is a number that has a place among floats."""
+    return isinstance(value, float) or (type(value) is int and abs(value) < 2**63)
+
+
+def is_place(value: Any) -> bool:
+    """Whether a value is a coordinate in pixels, of a picture or not too far from one; nan and infinity are none."""
+    return is_number(value) and abs(value) <= FARTHEST
+
+
+def are_places(values: Sequence[Any]) -> bool:
+    """Whether all values of a list are such coordinates; a file has millions, so no function is called for each."""
+    if not set(map(type, values)) <= {int, float}:
+        return False
+    return not values or (min(values) >= -FARTHEST and max(values) <= FARTHEST and not math.isnan(sum(values)))
 
 
 class LabelParser(Protocol):

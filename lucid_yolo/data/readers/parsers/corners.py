@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from lucid_yolo.data.labels.base import KeypointSpec, Labels
 from lucid_yolo.data.labels.corners import CornerLabels
-from lucid_yolo.data.readers.parsers.base import Box, LabelParser, Parsed, UnusableLabelError
+from lucid_yolo.data.readers.parsers.base import FARTHEST, Box, LabelParser, Parsed, UnusableLabelError, are_places
 
 _COUNT = 8  # numbers of four corners
 _LOW, _HIGH = -1.0, 2.0  # fractions: a corner may lie outside of the picture, but not by more than a whole picture
@@ -29,8 +28,10 @@ class CornerParser:
         A crowd region without either has the corners of its upright box.
         """
         values = _coco_corners(annotation)
-        if not all(isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v) for v in values):
-            raise UnusableLabelError(f"its corners are {list(values)}; 8 finite numbers in pixels are needed")
+        if not are_places(values):
+            raise UnusableLabelError(
+                f"its corners are {list(values)}; 8 finite numbers in pixels, none beyond {FARTHEST}, are needed"
+            )
         return _parsed([float(value) for value in values])
 
     def coco_keypoints(self, categories: Sequence[Mapping[str, Any]]) -> KeypointSpec | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,7 +19,14 @@ from lucid_yolo.data.labels.keypoint_spec import (
     skeleton_problem,
 )
 from lucid_yolo.data.labels.keypoints import KeypointLabels
-from lucid_yolo.data.readers.parsers.base import LabelParser, Parsed, UnusableLabelError
+from lucid_yolo.data.readers.parsers.base import (
+    FARTHEST,
+    LabelParser,
+    Parsed,
+    UnusableLabelError,
+    is_number,
+    is_place,
+)
 
 _BOX = 4  # numbers in front of the points on a line of YOLO labels
 _VISIBILITIES = (0, 1, 2)
@@ -34,7 +40,7 @@ class KeypointParser:
         numbers = annotation.get("keypoints")
         if numbers is None or numbers == []:
             return Parsed(None)
-        if not isinstance(numbers, list) or not all(map(_is_number, numbers)):
+        if not isinstance(numbers, list) or not all(map(is_number, numbers)):
             raise UnusableLabelError("keypoints are no list of numbers; x, y and visibility of each point are needed")
         if len(numbers) % 3:
             raise UnusableLabelError(f"keypoints has {len(numbers)} numbers; a point has three: x, y, visibility")
@@ -81,7 +87,7 @@ class KeypointParser:
     def yolo_keypoints(self, keypoints: tuple[int, int] | None, flip: tuple[int, ...] | None) -> KeypointSpec | None:
         """Number and permutation of the points; those of COCO's persons are known by it, the others have no names."""
         if keypoints is None or keypoints[0] < 1 or keypoints[1] not in (2, 3):
-            found = "has none" if keypoints is None else f"says {list(keypoints)}"
+            found = "has none of that form" if keypoints is None else f"says {list(keypoints)}"
             raise UnusableLabelError(
                 f"task=keypoints needs kpt_shape: [number of points, 2 or 3 numbers a point], and the file {found}"
             )
@@ -109,10 +115,6 @@ class KeypointParser:
         return KeypointLabels(packed)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _yolo_points(values: Sequence[float], numbers: int) -> list[tuple[float, ...]]:
     """Points of a line, each x, y and visibility."""
     points = [tuple(values[i : i + numbers]) for i in range(_BOX, len(values), numbers)]
@@ -128,8 +130,10 @@ def _checked(points: Sequence[tuple[float, ...]]) -> NDArray[np.float32]:
     for position, (x, y, visibility) in enumerate(points):
         if visibility not in _VISIBILITIES:
             raise UnusableLabelError(f"visibility of point {position} is {visibility:g}; allowed: 0, 1 and 2")
-        if visibility and not (math.isfinite(x) and math.isfinite(y)):
-            raise UnusableLabelError(f"point {position} is at {x:g}, {y:g}; the numbers must be finite")
+        if visibility and not (is_place(x) and is_place(y)):
+            raise UnusableLabelError(
+                f"point {position} is at {x:g}, {y:g}; the numbers must be finite, and none beyond {FARTHEST}"
+            )
     return np.array([point if point[2] else (0, 0, 0) for point in points], np.float32).reshape(-1, 3)
 
 

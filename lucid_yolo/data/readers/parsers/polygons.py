@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from lucid_yolo.data.labels.base import KeypointSpec, Labels
 from lucid_yolo.data.labels.polygons import Outline, PolygonLabels
-from lucid_yolo.data.readers.parsers.base import LabelParser, Parsed, UnusableLabelError
+from lucid_yolo.data.readers.parsers.base import FARTHEST, Box, LabelParser, Parsed, UnusableLabelError, are_places
 from lucid_yolo.data.readers.parsers.run_lengths import read_run_lengths
 from lucid_yolo.ops.contours import outline
 
@@ -24,7 +23,10 @@ class PolygonParser:
     """See `LabelParser`."""
 
     def coco(self, annotation: Mapping[str, Any]) -> Parsed:
-        """Read ``segmentation``; the box stays the one that the file states."""
+        """Read ``segmentation``; the box stays the one that the file states.
+
+        An outline without width or height has a box of no size, which readers drop.
+        """
         if "segmentation" not in annotation:
             raise UnusableLabelError(f"has no 'segmentation'; {_NEEDED}")
         segmentation = annotation["segmentation"]
@@ -33,7 +35,8 @@ class PolygonParser:
         if not segmentation:
             raise UnusableLabelError(f"segmentation is empty; {_NEEDED}")
         if isinstance(segmentation, list):
-            return Parsed(None, _outline([_polygon(one, f"segmentation[{i}]") for i, one in enumerate(segmentation)]))
+            found = _outline([_polygon(one, f"segmentation[{i}]") for i, one in enumerate(segmentation)])
+            return Parsed(_no_size(segmentation, annotation.get("bbox")), found)
         run, mask = read_run_lengths(segmentation)
         rings = outline(mask)
         if not rings:
@@ -75,6 +78,26 @@ class PolygonParser:
         return PolygonLabels.of(values)
 
 
+def _no_size(rings: Sequence[Sequence[float]], box: Any) -> Box | None:
+    """A box of no size where polygons cover nothing, else None.
+
+    Raises:
+        UnusableLabelError: the box that the file states lies elsewhere: a mask outside of it would never be learned.
+    """
+    left, right = (pick(pick(ring[::2]) for ring in rings) for pick in (min, max))
+    top, bottom = (pick(pick(ring[1::2]) for ring in rings) for pick in (min, max))
+    if left == right or top == bottom:
+        return (left, top, left, top)
+    if isinstance(box, list) and len(box) == 4 and are_places(box) and min(box[2:]) > 0:
+        x, y, width, height = box
+        if left > x + width or right < x or top > y + height or bottom < y:
+            raise UnusableLabelError(
+                f"segmentation reaches from {left:g}, {top:g} to {right:g}, {bottom:g}, and bbox is {box}: a mask lies "
+                "in its box"
+            )
+    return None
+
+
 def _outline(rings: Sequence[NDArray[np.float64]], holes: Sequence[bool] | None = None) -> Outline:
     return Outline(np.concatenate(rings), tuple(map(len, rings)), tuple(holes or [False] * len(rings)))
 
@@ -83,8 +106,10 @@ def _polygon(numbers: Any, where: str) -> NDArray[np.float64]:
     """(P, 2) corners of a polygon of COCO JSON."""
     if not isinstance(numbers, list):
         raise UnusableLabelError(f"{where} is {numbers!r}; a list of polygons, each [x1, y1, x2, y2, ...], is needed")
-    if not all(type(one) in (float, int) and math.isfinite(one) for one in numbers):
-        raise UnusableLabelError(f"{where} holds something else than finite numbers; {_NEEDED}")
+    if not are_places(numbers):
+        raise UnusableLabelError(
+            f"{where} holds something else than finite numbers in pixels, none beyond {FARTHEST}; {_NEEDED}"
+        )
     if len(numbers) < _FEWEST or len(numbers) % 2:
         raise UnusableLabelError(f"{where} has {len(numbers)} numbers; x and y of at least 3 corners are needed")
     return np.array(numbers, np.float64).reshape(-1, 2)

@@ -18,6 +18,7 @@ from lucid_yolo.data.readers.parsers.base import UnusableLabelError
 _FIRST = 48  # character of the value 0
 _VALUES = 64  # five bits and the mark that more follow
 _MORE, _SIGN, _BITS = 32, 16, 5
+_MOST = 2**30  # pixels; OpenCV decodes no larger picture
 _LONGEST = 7  # characters of a number of 32 bits
 
 
@@ -32,7 +33,7 @@ def read_run_lengths(segmentation: Mapping[str, Any]) -> tuple[Run, NDArray[np.b
     """
     size: Any = segmentation.get("size")
     counts: Any = segmentation.get("counts")
-    if not _are_counts(size) or len(size) != 2 or min(size) < 1:
+    if not _are_counts(size) or len(size) != 2 or not 1 <= size[0] * size[1] <= _MOST:
         raise UnusableLabelError(f"the size of its RLE is {size!r}; [height, width] in pixels is needed")
     height, width = size
     if isinstance(counts, str):
@@ -52,7 +53,7 @@ def read_run_lengths(segmentation: Mapping[str, Any]) -> tuple[Run, NDArray[np.b
 
 
 def _are_counts(value: Any) -> bool:
-    return isinstance(value, list) and all(type(one) is int and one >= 0 for one in value)
+    return isinstance(value, list) and all(type(one) is int and 0 <= one <= _MOST for one in value)
 
 
 def _compressed(height: int, width: int, counts: list[int]) -> bytes:
