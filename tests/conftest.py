@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,10 @@ import pytest
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("explore", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("repeatable")
+
+# Networks and traces are many small objects: at Python's own thresholds a fifth of the suite's time goes to the
+# collector of cycles. It still runs, and less often.
+gc.set_threshold(20_000, 10, 10)
 
 # Before anything imports numpy, cv2 or torch: a test's time and bits must not depend on the cores of the machine.
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):

@@ -13,5 +13,5 @@ def test_a_renderable_becomes_html() -> None:
 
 def test_a_plan_is_shown() -> None:
     page = ly.plan(ly.compose(tiny_overrides()))._repr_html_()
-    for text in ("Run plan", "precision", "32-true", "model n:"):
+    for text in ("Run plan", "precision", "32-true", "model tiny:"):
         assert text in page

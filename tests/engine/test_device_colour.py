@@ -18,7 +18,8 @@ from lucid_yolo.engine.train import train
 from tests.engine.test_train import assert_equal, curve, read_state
 from tests.engine.tiny import tiny_overrides
 
-RECIPE = ("trainer.max_epochs=2", "data.augment.mixup=0.5", "logger.pictures=true")
+RECIPE = ("trainer.max_epochs=2", "data.augment.mixup=0.5")
+PICTURES = "logger.pictures=true"
 
 
 def tiny_run(run_dir: Path, *changes: str):
@@ -27,13 +28,13 @@ def tiny_run(run_dir: Path, *changes: str):
 
 @pytest.fixture(scope="module")
 def by_workers(tmp_path_factory) -> Path:
-    return tiny_run(tmp_path_factory.mktemp("workers") / "run").run_dir
+    return tiny_run(tmp_path_factory.mktemp("workers") / "run", PICTURES).run_dir
 
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_colours_on_the_device_give_the_same_weights_and_pictures(by_workers, tmp_path, activate, workers):
     activate(hsv="device_native")
-    result = tiny_run(tmp_path / "run", f"data.num_workers={workers}")
+    result = tiny_run(tmp_path / "run", PICTURES, f"data.num_workers={workers}")
     plain, other = read_state(by_workers), read_state(result.run_dir)
     for part in ("state_dict", "optimizer_states", "epoch", "global_step"):
         assert_equal(plain[part], other[part], part)

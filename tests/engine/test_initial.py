@@ -175,10 +175,12 @@ def test_what_cannot_be_used_is_refused_before_a_directory_is_claimed(
         r"holds a model of scale 'n' \(depth 0\.5, width 0\.25, at most 1024 channels\), this run trains 's' "
         r"\(depth 0\.5, width 0\.5, .*Select the scale of the checkpoint \(model=n\)"
     )
-    with pytest.raises(RunError, match=scales):
-        ly.train(tiny(f"model.init_from='{first}'", "model=s"))
     content = torch.load(first / "checkpoints" / "best.ckpt", weights_only=True)
-    content["lucid_yolo"]["task"] = "segment"
+    content["lucid_yolo"] |= {"variant": "n", "width": 0.25}
+    torch.save(content, tmp_path / "n.ckpt")
+    with pytest.raises(RunError, match=scales):
+        ly.train(tiny(f"model.init_from='{tmp_path / 'n.ckpt'}'", "model.variant=s", "model.width=0.5"))
+    content["lucid_yolo"] |= {"variant": "tiny", "width": 0.0625, "task": "segment"}
     torch.save(content, tmp_path / "other.ckpt")
     with pytest.raises(RunError, match="trained for task=segment, this run is for task=detect"):
         ly.plan(tiny(f"model.init_from='{tmp_path / 'other.ckpt'}'"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from tests.perf.capture.tapes import CallTape
 from tests.perf.machines import CUDA
 
 ALL = f"capture={'+'.join(OF_EVERY_TASK)}"
+Eager = Callable[..., dict[str, Any]]
 SHORT = ("data.recipe.epochs=2", "data.recipe.val_every=1")
 
 
@@ -31,6 +34,12 @@ def run(tmp_path: Path, name: str, *overrides: str, callbacks: Any = ()) -> dict
     result = train(config, callbacks=callbacks)
     assert result.status == "finished"
     return torch.load(result.run_dir / "checkpoints" / "last.ckpt", weights_only=True)
+
+
+@pytest.fixture(scope="module")
+def eager(tmp_path_factory: pytest.TempPathFactory) -> Eager:
+    """What eager runs end with, each made once."""
+    return cache(lambda *overrides: run(tmp_path_factory.mktemp("eager"), "run", *overrides))
 
 
 def parts_for(*overrides: str, **settings: Any) -> StepParts:
@@ -47,12 +56,11 @@ def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("accumulate", [1, 3])
-def test_a_run_of_recorded_parts_equals_the_eager_one(tmp_path: Path, accumulate: int) -> None:
+def test_a_run_of_recorded_parts_equals_the_eager_one(tmp_path: Path, accumulate: int, eager: Eager) -> None:
     setting = f"trainer.accumulate={accumulate}"  # 4 batches an epoch: with 3, an update of one batch at its end
-    eager = run(tmp_path, "eager", setting)
     parts = parts_for(ALL, setting, tape=CallTape())
     recorded = run(tmp_path, "recorded", setting, callbacks=[parts])
-    assert_same(recorded, eager)
+    assert_same(recorded, eager(setting))
     outcomes = parts.outcomes()
     assert {name: outcome["native_calls"] for name, outcome in outcomes.items()} == {
         f"capture.{name}": 0 for name in OF_EVERY_TASK
@@ -67,22 +75,20 @@ def test_a_run_of_recorded_parts_equals_the_eager_one(tmp_path: Path, accumulate
     ("task", "capture", "replays"), [("segment", "network+heads", (8, 40)), ("keypoints", "network", (24,))]
 )
 def test_a_run_of_a_network_in_parts_equals_the_eager_one(
-    tmp_path: Path, task: str, capture: str, replays: tuple[int, ...]
+    tmp_path: Path, task: str, capture: str, replays: tuple[int, ...], eager: Eager
 ) -> None:
-    eager = run(tmp_path, "eager", f"task={task}")
     parts = parts_for(f"task={task}", f"capture={capture}", tape=CallTape())
     recorded = run(tmp_path, "recorded", f"task={task}", callbacks=[parts])
-    assert_same(recorded, eager)
+    assert_same(recorded, eager(f"task={task}"))
     outcomes = [parts.outcomes()[f"capture.{name}"] for name in capture.split("+")]
     assert tuple(outcome["replays"] for outcome in outcomes) == replays
     assert all(outcome["native_calls"] == 0 for outcome in outcomes)
 
 
-def test_a_run_of_a_compiled_step_equals_the_eager_one(tmp_path: Path) -> None:
-    eager = run(tmp_path, "eager")
+def test_a_run_of_a_compiled_step_equals_the_eager_one(tmp_path: Path, eager: Eager) -> None:
     parts = parts_for("compile=step", "capture=gradient_norm+updates", tape=CallTape(), backend="eager")
     compiled = run(tmp_path, "compiled", callbacks=[parts])
-    assert_same(compiled, eager)
+    assert_same(compiled, eager("trainer.accumulate=1"))
     assert parts.outcomes()["compile"]["graphs"] == 1
     assert parts.outcomes()["capture.gradient_norm"]["replays"] == 8
 

@@ -12,11 +12,14 @@ TINY = [
     "data.augment.close_mosaic=1",
     "data.recipe.epochs=4",
     "data.recipe.val_every=4",
+    "model.variant=tiny",  # as many layers as n, of a quarter of its width
+    "model.width=0.0625",
     "trainer.accelerator=cpu",
     "trainer.log_every=3",
     "logger.pictures=false",
     "logger.tensorboard=false",
 ]
+NANO = ("model.variant=n", "model.width=0.25")  # with the width of n
 SHORT = ("trainer.max_epochs=1", "trainer.max_steps=2")  # where it matters only that it trains
 
 

@@ -221,21 +221,23 @@ def test_a_step_against_the_gradient_lowers_the_loss() -> None:
 
 def test_descent_turns_a_box_into_place() -> None:
     """From upright squares to long boxes at several angles, also beyond an eighth of a turn."""
-    anchors = make_anchors(32, (32,))
-    for theta in (0.3, 0.9, 1.5, 2.2):
-        targets = make_targets([(0, 0, (18.0, 15.0, 20.0, 8.0, theta))], 1)
-        loss = RotatedLoss(1, anchors, ObbLossConfig(), AssignerConfig())
-        distances = torch.full((1, 1, 4), 0.25, requires_grad=True)
-        angles = torch.zeros(1, 1, requires_grad=True)
-        optimizer = torch.optim.Adam([distances, angles], lr=0.01)
-        for _ in range(800):
-            branch = ObbBranch(distances, torch.zeros(1, 1, 1), angles)
-            optimizer.zero_grad()
-            loss(ObbPredictions(branch, branch), targets).total.backward()
-            optimizer.step()
-        left, top, right, bottom = (32 * distances.detach()[0, 0]).tolist()
-        found = (16 + (right - left) / 2, 16 + (bottom - top) / 2, left + right, top + bottom, angles.item())
-        assert slow_hellinger(found, (18.0, 15.0, 20.0, 8.0, theta)) < 0.1
+    wanted = [(18.0, 15.0, 20.0, 8.0, theta) for theta in (0.3, 0.9, 1.5, 2.2)]
+    targets = make_targets([(image, 0, box) for image, box in enumerate(wanted)], 4)
+    loss = RotatedLoss(1, make_anchors(32, (32,)), ObbLossConfig(), AssignerConfig())
+    distances = torch.full((4, 1, 4), 0.25, requires_grad=True)
+    angles = torch.zeros(4, 1, requires_grad=True)
+    optimizer = torch.optim.Adam([distances, angles], lr=0.01)
+    for _ in range(800):
+        branch = ObbBranch(distances, torch.zeros(4, 1, 1), angles)
+        optimizer.zero_grad()
+        loss(ObbPredictions(branch, branch), targets).total.backward()
+        optimizer.step()
+    for sides, angle, box in zip(
+        (32 * distances.detach()[:, 0]).tolist(), angles.flatten().tolist(), wanted, strict=True
+    ):
+        left, top, right, bottom = sides
+        found = (16 + (right - left) / 2, 16 + (bottom - top) / 2, left + right, top + bottom, angle)
+        assert slow_hellinger(found, box) < 0.1
 
 
 @pytest.mark.parametrize("padded_to", [1, 16])

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.nn.model import Detector
 from tests.losses.dispatch import Watch
-from tests.nn.scales import SCALES
+from tests.nn.scales import SCALES, TINY
 
 BF16 = torch.bfloat16
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -30,7 +30,7 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 
 def make_detector(device: str = "cpu", memory_format: torch.memory_format = torch.channels_last) -> Detector:
     torch.manual_seed(0)
-    return Detector(SCALES["n"], 8).to(device, memory_format=memory_format).train()
+    return Detector(SCALES["n"] if device == "cuda" else TINY, 8).to(device, memory_format=memory_format).train()
 
 
 def draw_images(device: str = "cpu", *, seed: int = 1) -> Tensor:

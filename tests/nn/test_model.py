@@ -115,16 +115,6 @@ def test_state_loads_into_another_model() -> None:
     assert torch.equal(one.eval()(images).one_to_one.logits, other.eval()(images).one_to_one.logits)
 
 
-def test_traces_as_one_graph() -> None:
-    model = make()
-    images = torch.rand(2, 3, 64, 64)
-    expected = make()(images)
-    traced = torch.compile(model, fullgraph=True, backend="eager")(images)
-    for a, b in zip(expected, traced, strict=True):
-        assert torch.equal(a.distances, b.distances)
-        assert torch.equal(a.logits, b.logits)
-
-
 class Recorder(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()

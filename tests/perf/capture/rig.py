@@ -23,6 +23,7 @@ from lucid_yolo.perf.capture.recorder import Recorder
 from lucid_yolo.perf.capture.tape import Tape
 from lucid_yolo.perf.objective import Objective
 from lucid_yolo.tasks import get_task
+from tests.nn.scales import TINY
 from tests.perf.capture.workloads import CLASSES, WORKLOADS
 
 
@@ -73,6 +74,8 @@ class Rig:
         self.device = torch.device(device)
         self.size, self.batch, self.precision = size, batch, precision
         self.config = copy.deepcopy(compose_once(tuple(overrides)))
+        if self.device.type == "cpu":  # as many operators as in a network of real width, with less work in each
+            self.config.model.width = TINY.width
         self.labels = get_task(self.config.task.name).labels
         torch.manual_seed(0)
         made = WORKLOADS[workload](self.config, size)
