@@ -104,7 +104,7 @@ def test_a_recipe_may_depend_on_the_task() -> None:
     def epochs(*overrides: str) -> int:
         return to_root(compose(overrides)).trainer.max_epochs
 
-    assert [epochs(f"task={task}") for task in TaskName] == [12, 12, 20, 32]
+    assert [epochs(f"task={task}") for task in TaskName] == [12, 12, 24, 32]
     assert [epochs(f"task={task}", "experiment=overfit", "data.root=x") for task in TaskName] == [300, 300, 600, 300]
     assert (epochs("task=obb", "data=coco", "data.root=x"), epochs("task=obb", "data.recipe.epochs=3")) == (100, 3)
 
