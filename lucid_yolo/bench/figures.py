@@ -49,8 +49,9 @@ def read_tables(folder: Path) -> list[FigureTable]:
 
 
 def fits_table(name: str, record: Record) -> FigureTable:
-    """One row a run, and their mean: box AP of both decodes."""
-    columns = ("box_ap", "box_ap50", "box_ap_nms", "box_ap50_nms")
+    """One row a run, and their mean: AP of both decodes, of what the task is scored by."""
+    ap, ap50 = [key for key in record["metrics"] if key != "primary"][:2]
+    columns = (ap, ap50, f"{ap}_nms", f"{ap50}_nms")
     rows = [
         (
             f"seed {run['seed']}",
@@ -64,19 +65,23 @@ def fits_table(name: str, record: Record) -> FigureTable:
     means = (f"**{record['metrics'][column]['mean']:.3f}**" for column in columns)
     if len(rows) > 1:
         rows.append(("**mean**", *means, "", "", ""))
-    header = ("run", "AP50-95", "AP50", "AP50-95 (NMS)", "AP50 (NMS)", "fit", "step, median", "setting")
+    scores = ("AP50-95", "AP50", "AP50-95 (NMS)", "AP50 (NMS)")
+    of = "" if ap == "box_ap" else f"{ap.removesuffix('_ap')} "
+    header = ("run", *(f"{of}{score}" for score in scores), "fit", "step, median", "setting")
     together = f", {record['parallel']} runs at a time" if record["parallel"] > 1 else ""
     return FigureTable(name, header, tuple(rows), _source(record, together))
 
 
 def overfit_table(name: str, record: Record) -> FigureTable:
-    """Objects that are found among those of at least 8 px a side, by decode."""
+    """Objects that are found among those of at least 8 px a side, and masks of at least 32 x 32 px, by decode."""
     rows = []
     for run in record["runs"]:
         for decode, details in run["validate"]["details"].items():
-            recall = details["recall_50"]
-            share = recall["found"] / recall["objects"]
-            rows.append((decode, f"{recall['found']} of {recall['objects']}", f"**{share:.3f}**"))
+            for key, what in (("recall_50", ""), ("mask_recall_50", ", masks")):
+                if (recall := details.get(key)) is not None:
+                    share = recall["found"] / recall["objects"]
+                    found = f"{recall['found']} of {recall['objects']}"
+                    rows.append((f"{decode}{what}", found, f"**{share:.3f}**"))
     return FigureTable(name, ("decode", "objects found", "recall at IoU 0.5"), tuple(rows), _source(record))
 
 

@@ -241,11 +241,22 @@ class AugmentConfig:
 
 
 @dataclass
+class TaskEpochs:
+    """Epochs of each task, where ``epochs`` of a recipe refers to them: ``${.by_task.${task.name}}``."""
+
+    detect: int = 100
+    segment: int = 100
+    keypoints: int = 100
+    obb: int = 100
+
+
+@dataclass
 class RecipeConfig:
     """Training length that suits the data; ``trainer`` reads it."""
 
     epochs: int = 100
     val_every: int = 5
+    by_task: TaskEpochs = field(default_factory=TaskEpochs)
 
 
 @dataclass

@@ -100,6 +100,15 @@ def test_trainer_follows_the_recipe_of_the_data_until_it_is_set() -> None:
     assert compose(["data.recipe.epochs=7", "trainer.max_epochs=3"]).trainer.max_epochs == 3
 
 
+def test_a_recipe_may_depend_on_the_task() -> None:
+    def epochs(*overrides: str) -> int:
+        return to_root(compose(overrides)).trainer.max_epochs
+
+    assert [epochs(f"task={task}") for task in TaskName] == [12, 12, 24, 32]
+    assert [epochs(f"task={task}", "experiment=overfit", "data.root=x") for task in TaskName] == [300, 300, 600, 300]
+    assert (epochs("task=obb", "data=coco", "data.root=x"), epochs("task=obb", "data.recipe.epochs=3")) == (100, 3)
+
+
 def test_experiment_sets_groups_and_the_command_line_wins() -> None:
     cfg = compose(["experiment=bccd", "data.root=blood", "model=s", "trainer.max_epochs=2"])
     assert (cfg.data.format, cfg.model.variant, cfg.data.image_size, cfg.data.batch_size) == ("coco", "s", 640, 16)

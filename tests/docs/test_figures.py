@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lucid_yolo.bench.figures import TABLES, comparison_table, fits_table, read_tables
+from lucid_yolo.bench.figures import TABLES, comparison_table, fits_table, overfit_table, read_tables
 from lucid_yolo.engine.figures import PAGES, main
 from tests.checkout import ROOT
 
@@ -67,6 +67,9 @@ def test_comparison_table_by_hand() -> None:
     )
 
 
+SOURCE = {"device": "a card", "driver": "1.2", "versions": {"torch": "9.9"}, "commit": "abc", "command": "again"}
+
+
 def test_fits_table_by_hand() -> None:
     plan = {"precision": {"active": "32-true"}, "deterministic": {"active": "strict"}}
     names = ("box_ap", "box_ap50", "box_ap_nms", "box_ap50_nms")
@@ -79,11 +82,7 @@ def test_fits_table_by_hand() -> None:
         "runs": runs,
         "metrics": {name: {"mean": 0.5} for name in names},
         "parallel": 1,
-        "device": "a card",
-        "driver": "1.2",
-        "versions": {"torch": "9.9"},
-        "commit": "abc",
-        "command": "again",
+        **SOURCE,
     }
     table = fits_table("bccd", record)
     assert table.rows[0] == (
@@ -98,3 +97,20 @@ def test_fits_table_by_hand() -> None:
     )
     assert table.rows[2][:3] == ("**mean**", "**0.500**", "**0.500**")
     assert table.source == "a card, driver 1.2, torch 9.9, commit abc. Again with: `again`."
+
+
+def test_fits_table_shows_what_the_task_is_scored_by() -> None:
+    plan = {"precision": {"active": "32-true"}, "deterministic": {"active": "strict"}}
+    names = ("oks_ap", "oks_ap50", "box_ap", "box_ap50", "oks_ap_nms", "oks_ap50_nms", "box_ap_nms", "box_ap50_nms")
+    metrics = {"primary": 0.0, **{name: i / 8 for i, name in enumerate(names)}}
+    run = {"seed": 3, "metrics": metrics, "timing": {"fit_seconds": 1.0, "step_ms_median": None}, "plan": plan}
+    table = fits_table("points", {"runs": [run], "metrics": metrics, "parallel": 1, **SOURCE})
+    assert table.header[1:5] == ("oks AP50-95", "oks AP50", "oks AP50-95 (NMS)", "oks AP50 (NMS)")
+    assert table.rows[0][:5] == ("seed 3", "0.000", "0.125", "0.500", "0.625")
+
+
+def test_overfit_table_shows_boxes_and_masks() -> None:
+    details = {"recall_50": {"found": 3, "objects": 4}, "mask_recall_50": {"found": 1, "objects": 2}}
+    record = {"runs": [{"validate": {"details": {"one_to_one": details}}}], **SOURCE}
+    rows = (("one_to_one", "3 of 4", "**0.750**"), ("one_to_one, masks", "1 of 2", "**0.500**"))
+    assert overfit_table("any", record).rows == rows
