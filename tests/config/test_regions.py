@@ -135,8 +135,8 @@ class Jobs:
         ("none,network+loss", ["none", "network+loss"]),
         ("none,[loss,network],updates+loss", ["none", "network+loss", "loss+updates"]),
         (
-            "glob(network+heads+*+updates)",
-            sorted(n for n in NAMES if n.startswith("network+heads+") and n.endswith("+updates") and n.count("+") > 2),
+            "glob(network+heads+loss+*+updates)",
+            [f"network+heads+loss+{between}+updates" for between in (*ORDER[3:5], "+".join(ORDER[3:5]))],
         ),
     ],
 )
