@@ -157,12 +157,12 @@ def split_arguments(kind: type, lines: Sequence[str]) -> tuple[list[str], list[s
 
 
 def _misspelt(names: set[str], line: str) -> bool:
-    """Whether a line means a setting, by its nearest name among these and all keys of a run."""
+    """Whether a line means a setting: whether one is about as near as the nearest of these and of all keys of a run."""
     key, equals, _ = line.partition("=")
     run = keys.all_keys(OmegaConf.structured(RootConfig))
     if not equals or not key.isidentifier() or key in (*run, EXPERIMENT) or flag_here(key):
         return False
-    return any(name in names for name in nearest(key, (*names, *run, EXPERIMENT), limit=1))
+    return any(name in names for name in nearest(key, (*names, *run, EXPERIMENT)))
 
 
 def parse_settings(kind: type[Settings], lines: Sequence[str]) -> Settings:

@@ -11,7 +11,7 @@ import pytest
 from lucid_yolo.engine.module import TrainingModule
 from lucid_yolo.engine.step_parts import StepParts
 from tests.engine.test_step_parts import assert_same, parts_for, run
-from tests.perf.capture.tapes import CallTape, OperatorTape
+from tests.perf.capture.tapes import OperatorTape
 
 STEPS = "trainer.max_steps=3"
 
@@ -73,12 +73,3 @@ def test_a_callback_between_forward_pass_and_update_makes_it_fall_back_by_name(t
     with pytest.warns(UserWarning, match=r"without calling .*Clips\.on_after_backward"):
         run(tmp_path, "run", STEPS, callbacks=[clips, parts])
     assert (clips.seen, parts.plan["capture.step"].active, parts.outcomes()) == (3, False, {})
-
-
-def test_a_compiled_step_is_recorded_compiled(tmp_path: Path) -> None:
-    eager = run(tmp_path, "eager", STEPS)
-    parts = parts_for("capture=step", "compile=step", STEPS, tape=CallTape(), backend="eager")  # Dynamo hears no tape
-    recorded = run(tmp_path, "recorded", STEPS, callbacks=[parts])
-    assert_same(recorded, eager)
-    assert parts.outcomes()["compile"]["graphs"] == 1
-    assert outcome(parts)["replays"] == 3

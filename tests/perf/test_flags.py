@@ -23,6 +23,8 @@ def test_flags_of_the_package():
         "capture.gradient_norm",
         "capture.orthogonalization",
         "capture.updates",
+        "capture.auto",
+        "capture.step",
         "channels_last",
         "compile",
         "deterministic",
