@@ -147,6 +147,9 @@ def comparison_table(name: str, record: Record) -> FigureTable:
 
 TABLES: dict[str, Callable[[str, Record], FigureTable]] = {
     "shapes": fits_table,
+    "shapes_segment": fits_table,
+    "shapes_keypoints": fits_table,
+    "shapes_obb": fits_table,
     "bccd": fits_table,
     "overfit": overfit_table,
     "step": step_table,
