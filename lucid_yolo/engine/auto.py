@@ -25,11 +25,11 @@ from lucid_yolo.config.regions import AUTO, JOIN, NONE, OPTIONS, REGIONS, STEP
 from lucid_yolo.config.schema import OnUnmet, RootConfig
 from lucid_yolo.engine.console import RunConsole
 from lucid_yolo.engine.prepare import Prepared
+from lucid_yolo.engine.report import MIB
 from lucid_yolo.perf.plan import RunPlan, resolve
 from lucid_yolo.perf.trial import Pick, Trial, pick, table_of
 
 KEY = f"capture.{AUTO}"
-MIB = 1024 * 1024
 
 Measure = Callable[[RootConfig, Sequence[str]], Sequence[Trial]]
 """Times candidates of a run, the eager step first."""

@@ -159,8 +159,7 @@ class FlatOptimizer(torch.optim.Optimizer):
 
     def fixed_settings(self) -> list[object]:
         """What the host holds of ``param_groups`` beside the hyperparameters on the device."""
-        live = ("params", *self.HYPERPARAMETERS)
-        return [(name, value) for group in self.param_groups for name, value in group.items() if name not in live]
+        return [setting for group in self.param_groups for setting in self._fixed(group)]
 
     def collect(self, flat: FlatGroup) -> None:
         """Copy the gradients into the flat buffer."""
@@ -211,9 +210,12 @@ class FlatOptimizer(torch.optim.Optimizer):
 
     def _form(self, group: dict[str, Any]) -> list[object]:
         """Everything that the layout of a group depends on."""
+        return self._fixed(group) + [_form(p, p.grad) for p in group["params"]]
+
+    def _fixed(self, group: dict[str, Any]) -> list[object]:
+        """What a group says beside its parameters and the hyperparameters on the device."""
         live = ("params", *self.HYPERPARAMETERS)
-        fixed: list[object] = [(name, value) for name, value in group.items() if name not in live]
-        return fixed + [_form(p, p.grad) for p in group["params"]]
+        return [(name, value) for name, value in group.items() if name not in live]
 
     def _partition(self) -> Iterator[tuple[dict[str, Any], list[Tensor]]]:
         """Divide every group's parameters with gradients by device and type."""

@@ -54,7 +54,7 @@ for task in TASKS:
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork processes")
 def test_it_needs_no_lightning_and_the_step_imports_nothing() -> None:
     done = subprocess.run([sys.executable, "-c", STEPS], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [f"{name} []" for name in ("lightning", *TASKS)]

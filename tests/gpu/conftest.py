@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,18 @@ SMALL = [
 Compose = Callable[..., Any]
 
 
-@pytest.fixture
-def small(tmp_path: Path) -> Compose:
+def composing(common: Sequence[str], folder: Path) -> Compose:
+    """Compose runs that have overrides and a folder in common."""
+
     def make(*overrides: str, run: str = "run") -> Any:
-        return ly.compose([*SMALL, f"run_dir='{tmp_path / run}'", *overrides])
+        return ly.compose([*common, f"run_dir='{folder / run}'", *overrides])
 
     return make
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Compose:
+    return composing(SMALL, tmp_path)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,10 @@ import lightning as L
 import pytest
 import torch
 
-import lucid_yolo as ly
 from lucid_yolo.bench.step import StepRig, Workload, count_kernels
 from lucid_yolo.config.compose import compose, to_root
 from lucid_yolo.engine.train import train
+from tests.gpu.conftest import Compose, composing
 from tests.gpu.watch import ForbidSynchronisation
 
 pytestmark = pytest.mark.gpu
@@ -29,15 +28,11 @@ SMALL = [
     "logger.tensorboard=false",
     "logger.pictures=false",
 ]
-Compose = Callable[..., Any]
 
 
 @pytest.fixture
 def small(tmp_path: Path) -> Compose:
-    def make(*overrides: str, run: str = "run") -> Any:
-        return ly.compose([*SMALL, f"run_dir='{tmp_path / run}'", *overrides])
-
-    return make
+    return composing(SMALL, tmp_path)
 
 
 @pytest.mark.parametrize(

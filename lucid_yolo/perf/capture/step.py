@@ -103,11 +103,12 @@ class RecordedStep(Region):
         """
         tensors, _ = flatten(_read(batch))
         self._look_for_changes()
-        reason = self.ended or self._why_native(tensors)
+        fits = [recording.call.fit(tensors) for recording in self._recordings]
+        reason = self.ended or self._why_native(fits)
         if reason:
             self.native(reason)
             return self._step.compute_losses(batch, mark)
-        recording = self._find(tensors) or self._record(batch)
+        recording = self._find(fits) or self._record(batch)
         self._optimizer.refresh()
         fill(recording.call.tensors, tensors)
         self.account.replays += 1
@@ -148,22 +149,21 @@ class RecordedStep(Region):
         elif self._optimizer.layout is not self._layout or self._optimizer.fixed_settings() != self._settings:
             self.release()  # its state was loaded, or a setting of it changed
 
-    def _why_native(self, tensors: Sequence[Tensor]) -> str | None:
+    def _why_native(self, fits: Sequence[Fit]) -> str | None:
         """Say why a batch can be neither replayed nor recorded; None: it can."""
         if not self._step.model.training:
             return "evaluation mode"
         if self.on_other_stream():
             return "another stream is current"
-        fits = [recording.call.fit(tensors) for recording in self._recordings]
         if fits and all(fit is Fit.OTHER for fit in fits):
             return "a batch of another shape, type or layout"
         if Fit.HELD not in fits and self.account.recordings == MAX_RECORDINGS:
             self.retire(f"its inputs outgrew {MAX_RECORDINGS} recordings, or its optimizer changed as often")
         return self.account.retired or None
 
-    def _find(self, tensors: Sequence[Tensor]) -> _Recording | None:
+    def _find(self, fits: Sequence[Fit]) -> _Recording | None:
         """The recording of the fewest rows that holds a batch."""
-        holding = [recording for recording in self._recordings if recording.call.fit(tensors) is Fit.HELD]
+        holding = [one for one, fit in zip(self._recordings, fits, strict=True) if fit is Fit.HELD]
         return min(holding, key=lambda recording: sum(t.numel() for t in recording.call.tensors), default=None)
 
     def _record(self, batch: Batch) -> _Recording:

@@ -63,7 +63,7 @@ def _rule(
     )
 
 
-def _setup(region: str, name: str, found: Callable[[LiveFacts], tuple[str, ...]], sentence: str) -> Rule:
+def setup_rule(region: str, name: str, found: Callable[[LiveFacts], tuple[str, ...]], sentence: str) -> Rule:
     """A rule that applies where something is found on the objects of a fit."""
     return _rule(
         region,
@@ -102,13 +102,13 @@ def _not_compiled(region: str) -> Rule:
 
 def _module_rules(region: str, of: Callable[[LiveFacts], ModuleFacts]) -> tuple[Rule, ...]:
     return (
-        _setup(
+        setup_rule(
             region,
             "own-forward",
             lambda live: of(live).own_forward,
             "records the forward of the classes, and it was replaced or compiled on {found}",
         ),
-        _setup(
+        setup_rule(
             region,
             "hooks",
             lambda live: of(live).hooked,
@@ -143,31 +143,31 @@ def _needs_muon_weight(region: str) -> Rule:
 
 def _optimizer_rules(region: str) -> tuple[Rule, ...]:
     return (
-        _setup(
+        setup_rule(
             region,
             "stock-optimizer",
             lambda live: () if live.optimizer_is_stock else (live.optimizer_class,),
             "records the update rule of MuSGD, the optimizer is of class {found}",
         ),
-        _setup(
+        setup_rule(
             region,
             "own-step",
             lambda live: live.own_steps,
             "records the methods of MuSGD, and these were replaced on the optimizer: {found}",
         ),
-        _setup(
+        setup_rule(
             region,
             "optimizer-hooks",
             lambda live: live.optimizer_hooks,
             "would replay between hooks that may change gradients or weights, and there are some: {found}; remove them",
         ),
-        _setup(
+        setup_rule(
             region,
             "optimizer-parameters",
             lambda live: live.optimizer_misfits,
             "needs parameters that are dense float32 tensors of the device, and found {found}",
         ),
-        _setup(
+        setup_rule(
             region,
             "groups-without-muon",
             lambda live: live.groups_without_muon,
@@ -181,19 +181,19 @@ def _network_rules(region: str, frozen: Callable[[LiveFacts], tuple[str, ...]]) 
         _not_compiled(region),
         _needs_cuda(region),
         *_module_rules(region, lambda live: live.network),
-        _setup(
+        setup_rule(
             region,
             "frozen-part",
             frozen,
             "records the backward pass through every part, and not one parameter of {found} is trainable",
         ),
-        _setup(
+        setup_rule(
             region,
             "shared-parameters",
             lambda live: live.network.shared,
             "gives each parameter a gradient of its own, and {found} lie in the memory of others",
         ),
-        _setup(
+        setup_rule(
             region,
             "parameters",
             lambda live: live.network.misfits,
@@ -223,7 +223,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "loss": (
         _not_compiled("loss"),
         _needs_cuda("loss"),
-        _setup(
+        setup_rule(
             "loss",
             "stock-loss",
             lambda live: () if live.loss_is_stock else (live.loss_class,),
@@ -249,19 +249,19 @@ RULES: dict[str, tuple[Rule, ...]] = {
             sentence="capture=gradient_norm records clipping by the norm, which trainer.clip_norm="
             "{config.trainer.clip_norm} switches off; 10 is its default",
         ),
-        _setup(
+        setup_rule(
             "gradient_norm",
             "stock-clipping",
             lambda live: live.own_clipping,
             "records the project's clipping, and these methods are others: {found}",
         ),
-        _setup(
+        setup_rule(
             "gradient_norm",
             "stock-precision",
             lambda live: (live.precision_clipping,) if live.precision_clipping else (),
             "records the project's clipping, and the precision plugin {found} clips in a way of its own",
         ),
-        _setup(
+        setup_rule(
             "gradient_norm",
             "unscaled-gradients",
             lambda live: (live.optimizer_class,) if live.unscales else (),

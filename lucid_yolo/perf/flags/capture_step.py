@@ -6,35 +6,16 @@ happen in a replay; the rules of stage ``setup`` look for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from lucid_yolo.config.regions import STEP
 from lucid_yolo.config.schema import PrecisionName
 from lucid_yolo.perf.flag import Choice, Flag
-from lucid_yolo.perf.live import LiveFacts, first_names
+from lucid_yolo.perf.flags.capture import setup_rule
 from lucid_yolo.perf.rules import Facts, Kind, Rule, Stage, goes_alone, needs_cuda
 
 
 def is_selected(facts: Facts) -> bool:
     """Whether the configuration asks for it."""
     return facts.config.capture.step.selected
-
-
-def _setup(name: str, found: Callable[[LiveFacts], tuple[str, ...]], sentence: str) -> Rule:
-    """A rule that applies where something is found on the objects of a fit."""
-
-    def look(facts: Facts) -> tuple[str, ...]:
-        assert facts.live is not None
-        return found(facts.live)
-
-    return Rule(
-        id=f"capture.step.{name}",
-        stage=Stage.SETUP,
-        kind=Kind.FALLBACK,
-        applies=lambda facts: is_selected(facts) and bool(look(facts)),
-        sentence=f"capture=step {sentence}",
-        words=lambda facts: {"found": first_names(look(facts))},
-    )
 
 
 def _is_fp16(facts: Facts) -> bool:
@@ -69,43 +50,51 @@ FLAGS = (
                 sentence="capture=step has no place for the loss scaler of precision=16-mixed, which reads the device "
                 "in each step; precision=bf16-mixed needs none",
             ),
-            _setup(
+            setup_rule(
+                STEP,
                 "own-forward",
                 lambda live: live.network.own_forward + live.loss.own_forward,
                 "records the forward of the classes, and it was replaced or compiled on {found}",
             ),
-            _setup(
+            setup_rule(
+                STEP,
                 "hooks",
                 lambda live: live.network.hooked + live.loss.hooked,
                 "would replay without calling hooks, and there are some on {found}; remove them",
             ),
-            _setup(
+            setup_rule(
+                STEP,
                 "stock-loss",
                 lambda live: () if live.loss_is_stock else (live.loss_class,),
                 "records the loss that the task makes, and this one is of class {found}",
             ),
-            _setup(
+            setup_rule(
+                STEP,
                 "stock-optimizer",
                 lambda live: () if live.optimizer_is_ours else (live.optimizer_class,),
                 "records the update of one of the project's optimizers, this one is of class {found}",
             ),
-            _setup(
+            setup_rule(
+                STEP,
                 "own-step",
                 lambda live: live.own_steps,
                 "records the methods of the optimizer's class, and these were replaced on it: {found}",
             ),
-            _setup(
+            setup_rule(
+                STEP,
                 "optimizer-hooks",
                 lambda live: live.optimizer_hooks,
                 "would replay without calling {found}; remove them",
             ),
-            _setup(
+            setup_rule(
+                STEP,
                 "own-hooks",
                 lambda live: live.hooks_in_step,
                 "would replay without calling what lies between forward pass and update: {found}; "
                 "on_train_batch_start and on_train_batch_end are called",
             ),
-            _setup(
+            setup_rule(
+                STEP,
                 "optimizer-parameters",
                 lambda live: live.optimizer_misfits,
                 "needs parameters that are dense float32 tensors of the device, and found {found}",
