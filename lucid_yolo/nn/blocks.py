@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from lucid_yolo.nn.depthwise import DepthwiseConv2d
 from lucid_yolo.nn.max_pool import max_pool
 
 HEAD_WIDTH = 64
@@ -39,9 +40,12 @@ class ConvNorm(nn.Module):
         self, in_channels: int, out_channels: int, kernel: int = 1, *, stride: int = 1, groups: int = 1
     ) -> None:
         super().__init__()
-        self.conv = nn.Conv2d(
-            in_channels, out_channels, kernel, stride=stride, padding=kernel // 2, groups=groups, bias=False
-        )
+        if groups == in_channels == out_channels and stride == 1:
+            self.conv: nn.Conv2d = DepthwiseConv2d(in_channels, kernel)
+        else:
+            self.conv = nn.Conv2d(
+                in_channels, out_channels, kernel, stride=stride, padding=kernel // 2, groups=groups, bias=False
+            )
         self.norm = BatchNorm2d(out_channels)
 
     def forward(self, x: Tensor) -> Tensor:

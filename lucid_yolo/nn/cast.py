@@ -14,8 +14,10 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.modules import module as global_hooks
 
-LAYERS = (nn.Conv2d, nn.Linear)
-"""Classes, without their subclasses, that hand weight and bias to an operator that autocast casts for."""
+from lucid_yolo.nn.depthwise import DepthwiseConv2d
+
+LAYERS = (nn.Conv2d, nn.Linear, DepthwiseConv2d)
+"""Classes, without their subclasses, that take weight and bias in the type of autocast as they are."""
 
 ALIGNMENT = 64
 """Elements; kernels are chosen by the alignment of their operands, and the allocator aligns no less."""
