@@ -145,6 +145,7 @@ def test_what_cannot_be_recorded_raises_and_leaves_the_device_usable() -> None:
     )
     with pytest.raises(RunError, match="Recording network"):
         region(torch.ones(3, device="cuda"))
+    assert torch.cuda.current_stream() == torch.cuda.default_stream()
     assert module.calls.item() == 0
     out = region(torch.ones(3, device="cuda"))  # natively from here on
     out.sum().backward()

@@ -27,12 +27,12 @@ def make_batch(value: int, rows: int) -> Batch:
 
 def test_a_batch_is_whole_when_the_step_reads_it_and_until_it_is_over() -> None:
     device = torch.device("cuda", torch.cuda.current_device())
-    transfer, sums = CopyBeside(device), []
+    transfer, ends = CopyBeside(device), []
     for value in range(40):
         batch = transfer(make_batch(value, rows=16 if value % 3 else 32), device)  # the form changes in between
         assert int(batch.indices[0]) == value
         torch.cuda._sleep(2_000_000)  # the device is behind: the host has sent the next batches by now
         parts = (batch.images, batch.gains, batch.targets.boxes, batch.targets.classes)
-        sums.append(torch.stack([part.double().mean() for part in parts]))
-    found = torch.stack(sums).cpu()
-    assert torch.equal(found, torch.arange(40.0).double().unsqueeze(1).expand(40, 4))
+        ends.append(torch.stack([end.double() for part in parts for end in part.aminmax()]))
+    found = torch.stack(ends).cpu()
+    assert torch.equal(found, torch.arange(40.0).double().unsqueeze(1).expand(40, 8))

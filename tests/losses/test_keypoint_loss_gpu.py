@@ -64,7 +64,8 @@ def test_no_wait_and_the_same_bits_twice(objects: int, dtype: torch.dtype) -> No
 @pytest.mark.parametrize("objects", [0, 1, 100])
 def test_equals_the_cpu(objects: int) -> None:
     for here, there in zip(run("cpu", objects), run("cuda", objects), strict=True):
-        torch.testing.assert_close(there.cpu(), here, rtol=1e-3, atol=1e-5)
+        # A gradient of the flow is a sum over all points: what is left of it may be far smaller than what was added.
+        torch.testing.assert_close(there.cpu(), here, rtol=1e-3, atol=1e-5 + 1e-4 * float(here.abs().max()))
 
 
 def test_memory_is_that_of_the_slots() -> None:

@@ -79,7 +79,7 @@ def test_equals_the_cpu(objects: int) -> None:
 
 def test_memory_does_not_grow_with_the_number_of_objects_and_keeps_no_logits() -> None:
     peaks = []
-    for objects in (1, 100):
+    for objects in (1, 1, 100):  # once for what libraries take when they start
         predictions, targets = make_case("cuda", objects, torch.float32)
         loss = SegmentationLoss(CLASSES, ANCHORS, SegmentLossConfig(), AssignerConfig()).to("cuda")
         torch.cuda.synchronize()
@@ -87,6 +87,6 @@ def test_memory_does_not_grow_with_the_number_of_objects_and_keeps_no_logits() -
         before = torch.cuda.memory_allocated()
         loss(predictions, targets).total.backward()
         peaks.append(torch.cuda.max_memory_allocated() - before)
-    assert peaks[0] == pytest.approx(peaks[1], rel=0.01)
+    assert peaks[1] == pytest.approx(peaks[2], rel=0.01)
     every_logit = BATCH * 160 * (SIZE // 4) ** 2 * 4
-    assert peaks[0] < 3 * every_logit
+    assert peaks[1] < 3 * every_logit

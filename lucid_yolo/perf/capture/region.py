@@ -163,7 +163,8 @@ def _warn(name: str, reason: str) -> None:
 def kept(tensors: Iterable[Tensor]) -> Iterator[None]:
     """Put tensors back after a rehearsal: it changes them, and the step will do so once more."""
     tensors = list(tensors)
-    before = [tensor.clone() for tensor in tensors]
+    # Without their history: it would tie the gradients of parameters to the stream that is current here.
+    before = [tensor.detach().clone() for tensor in tensors]
     try:
         yield
     finally:

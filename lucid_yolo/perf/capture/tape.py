@@ -78,12 +78,13 @@ class CudaTape:
 
     def record(self, function: Callable[[], Sequence[Tensor]]) -> Track:
         """Record one graph."""
-        graph = torch.cuda.CUDAGraph()
+        graph, current = torch.cuda.CUDAGraph(), torch.cuda.current_stream(self._device)
         try:
             # Other threads (the one that pins memory) may go on calling CUDA meanwhile.
             with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
                 outputs = function()
         except BaseException:
+            torch.cuda.set_stream(current)  # a capture that cannot be ended leaves its own behind
             # The generator would go on waiting for the end of the graph, and refuse to draw.
             generator = torch.cuda.default_generators[self._device.index or 0]
             generator.graphsafe_set_state(generator.clone_state())

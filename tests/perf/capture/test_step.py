@@ -74,7 +74,8 @@ class Step:
         self.ema.update(self.model, allowed=self.optimizer.update_allowed)
 
     def changed_by_step(self) -> list[Tensor]:
-        return [*self.model.state_dict().values(), *self.ema.state_dict().values(), self.optimizer.update_allowed]
+        held = (t for module in (self.model, self.ema) for t in (*module.parameters(), *module.buffers()))
+        return [*held, self.optimizer.update_allowed]
 
     def state(self) -> dict[str, Tensor]:
         slots = self.optimizer.state_dict()["state"]
@@ -264,6 +265,42 @@ def test_a_recording_that_fails_raises_and_leaves_everything_as_it_was() -> None
     assert all(torch.equal(value, after[name]) for name, value in before.items())
     assert torch.equal(torch.get_rng_state(), random)
     assert all(parameter.grad is None for parameter in step.model.parameters())
+
+
+class LooksForHistory(Step):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[bool] = []
+
+    def complete_step(self, batch: Batch) -> StepLosses:
+        self.found += [has_history(parameter) for parameter in self.model.parameters()]
+        return super().complete_step(batch)
+
+
+def has_history(parameter: Tensor) -> bool:
+    """Whether something that was computed before holds the node that takes the parameter's gradient."""
+    for _ in range(2):
+        node = parameter.view_as(parameter).grad_fn.next_functions[0][0]
+        if "seen" in node.metadata:
+            return True
+        node.metadata["seen"] = True  # lives as long as the node does
+        del node
+    return False
+
+
+def test_a_history_is_seen() -> None:
+    parameter = nn.Parameter(torch.ones(2))
+    assert not has_history(parameter)
+    computed = 2 * parameter
+    assert has_history(parameter)
+    assert computed.grad_fn is not None
+
+
+def test_nothing_ties_gradients_to_the_stream_of_the_run_while_it_is_recorded() -> None:
+    step = LooksForHistory()
+    record(step)(make_batch(0))
+    assert len(step.found) == 3 * 6  # twice to warm up, once to record
+    assert not any(step.found)
 
 
 def test_a_copy_is_the_step_without_a_recording() -> None:
