@@ -10,8 +10,6 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from functools import partial
-from importlib import import_module
 from typing import Any, NoReturn
 
 from omegaconf import DictConfig, OmegaConf
@@ -136,13 +134,9 @@ def _run_configuration(verb: str, options: argparse.Namespace) -> int:
 def _train(config: DictConfig) -> int:
     root = composing.to_root(config)  # refuses before torch is imported
     from lucid_yolo.engine.timing import Beginning  # noqa: PLC0415 - late, as the next: imports torch
-    from lucid_yolo.engine.warm_up import warm_up  # noqa: PLC0415
+    from lucid_yolo.engine.train import train  # noqa: PLC0415 - an import of seconds
 
-    began = Beginning(process=STARTED, work=time.perf_counter())
-    warm_up(root, partial(import_module, "lucid_yolo.engine.train"))  # an import of seconds
-    from lucid_yolo.engine.train import train  # noqa: PLC0415
-
-    result = train(root, began=began)
+    result = train(root, began=Beginning(process=STARTED, work=time.perf_counter()))
     return {"finished": 0, "interrupted": INTERRUPTED}.get(result.status, FAILED)
 
 

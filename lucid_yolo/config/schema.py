@@ -414,7 +414,6 @@ class TrainerConfig:
     clip_norm: float | None = 10.0  # null or <= 0: no clipping
     deterministic: bool = True
     log_every: int = 20  # steps between two reads of the device's loss buffer
-    early_step: bool = True  # on CUDA, from the command line: a throw-away step while Python is still importing
     max_steps: int | None = None  # stop after this many updates (trials, benchmarks)
     patience: int | None = None  # validations without a better score after which the fit ends; null: it never does
     ema: EmaConfig = field(default_factory=EmaConfig)

@@ -13,7 +13,7 @@ class Beginning:
 
     Attributes:
         process: the start of the process.
-        work: the end of its first imports, torch among them; a throw-away step beside further imports is work.
+        work: the end of its imports.
     """
 
     process: float

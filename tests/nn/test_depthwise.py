@@ -1,86 +1,67 @@
-"""Depthwise convolutions against a sum written from the definition."""
+"""Depthwise convolutions, and who computes them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import copy
+import pickle
 
-import pytest
 import torch
-import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from lucid_yolo.nn.depthwise import DepthwiseConv2d, _Native
-
-LAST, FIRST = torch.channels_last, torch.contiguous_format
-
-
-@pytest.fixture
-def strict() -> Iterator[None]:
-    torch.use_deterministic_algorithms(True)
-    yield
-    torch.use_deterministic_algorithms(False)
+from lucid_yolo.config.schema import OnUnmet
+from lucid_yolo.nn.blocks import ConvUnit
+from lucid_yolo.nn.depthwise import STOCK, DepthwiseConv2d, forget_filters, set_filters
+from lucid_yolo.perf.depthwise import TritonFilters
+from tests.perf.kernels.depthwise_cases import SMALL, bound, errors
 
 
-def by_definition(x: Tensor, weight: Tensor) -> Tensor:
-    """Each output is the sum of the 3 x 3 positions around it, each with its weight; outside of the picture is 0."""
-    height, width = x.shape[-2:]
-    padded = F.pad(x, (1, 1, 1, 1))
-    return sum(
-        padded[..., i : i + height, j : j + width] * weight[:, 0, i, j].view(-1, 1, 1)
-        for i in range(3)
-        for j in range(3)
-    )
+class Doubling:
+    """Filters as torch does, twice as large; counts."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def filter(self, x: Tensor, weight: Tensor) -> Tensor:
+        self.calls += 1
+        return 2 * STOCK.filter(x, weight)
 
 
-def gradients(output: Tensor, x: Tensor, weight: Tensor, gradient: Tensor) -> list[Tensor]:
-    return [output.detach(), *torch.autograd.grad(output, (x, weight), gradient)]
+def test_torchs_own_is_the_definition() -> None:
+    case = SMALL[0]
+    assert max(errors(STOCK.filter, case, "cpu")) < bound(case[1])
 
 
-def draw(dtype: torch.dtype = torch.float64) -> tuple[DepthwiseConv2d, Tensor, Tensor]:
+def test_only_layers_of_one_filter_a_channel_are_depthwise() -> None:
+    kinds = [type(ConvUnit(8, 8, 3, groups=8).conv), type(ConvUnit(8, 8, 3).conv), type(ConvUnit(8, 4).conv)]
+    assert kinds == [DepthwiseConv2d, nn.Conv2d, nn.Conv2d]
+
+
+def test_somebody_else_serves_all_layers_until_forgotten() -> None:
     torch.manual_seed(0)
-    layer = DepthwiseConv2d(21, 3).to(dtype)
-    return layer, torch.randn(2, 21, 6, 9, dtype=dtype), torch.randn(2, 21, 6, 9, dtype=dtype)
+    network = nn.Sequential(DepthwiseConv2d(4, 3), nn.Conv2d(4, 4, 1, bias=False), DepthwiseConv2d(4, 5))
+    x, filters = torch.randn(1, 4, 6, 6), Doubling()
+    before = network(x)
+    set_filters(network, filters)
+    torch.testing.assert_close(network(x), 4 * before)
+    assert filters.calls == 2
+    assert list(network.state_dict()) == ["0.weight", "1.weight", "2.weight"]
+    forget_filters(network)
+    assert torch.equal(network(x), before)
 
 
-@pytest.mark.parametrize("memory_format", [FIRST, LAST])
-def test_layer_and_function_are_the_definition(memory_format: torch.memory_format) -> None:
-    layer, x, gradient = draw()
-    x = x.contiguous(memory_format=memory_format).requires_grad_()
-    expected = gradients(by_definition(x, layer.weight), x, layer.weight, gradient)
-    for output in (layer(x), _Native.apply(x, layer.weight)):
-        actual = gradients(output, x, layer.weight, gradient)
-        for mine, theirs in zip(actual, expected, strict=True):
-            torch.testing.assert_close(mine, theirs)
-        assert actual[0].is_contiguous(memory_format=memory_format)
-        assert actual[1].is_contiguous(memory_format=memory_format)
+def test_a_compiler_sees_torchs_operator() -> None:
+    layer, filters = DepthwiseConv2d(4, 3), Doubling()
+    x = torch.randn(1, 4, 6, 6)
+    expected = layer(x)
+    set_filters(layer, filters)
+    assert torch.equal(torch.compile(layer, backend="eager", fullgraph=True)(x), expected)
+    assert filters.calls == 0
 
 
-def test_what_needs_no_gradient_gets_none() -> None:
-    layer, x, gradient = draw()
-    output = _Native.apply(x, layer.weight)
-    output.backward(gradient)
-    assert x.grad is None
-    assert layer.weight.grad is not None
-    assert torch.backends.cudnn.enabled
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_on_cuda_it_is_the_definition_without_cudnn(dtype: torch.dtype, strict: None) -> None:
-    layer, x, gradient = draw(torch.float32)
-    layer, gradient = layer.cuda(), gradient.cuda().contiguous(memory_format=LAST)
-    x = x.cuda().contiguous(memory_format=LAST).requires_grad_()
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        with torch.autocast("cuda", dtype=dtype, enabled=dtype != torch.float32):
-            output = layer(x)
-        actual = gradients(output, x, layer.weight, gradient.to(output.dtype))
-    names = [event.name for event in profile.events()]
-    assert sum("conv_depthwise2d" in name for name in names) == 3
-    assert not any("cudnn" in name for name in names)
-    assert output.dtype == dtype
-    exact = [t.detach().double().cpu().requires_grad_() for t in (x, layer.weight)]
-    expected = gradients(by_definition(*exact), *exact, gradient.double().cpu())
-    for mine, theirs in zip(actual, expected, strict=True):
-        error = (mine.double().cpu() - theirs).norm() / theirs.norm()
-        assert error < (1e-6 if dtype == torch.float32 else 1e-2)
-    assert all(t.is_contiguous(memory_format=LAST) for t in actual[:2])
+def test_copied_and_pickled_with_torchs_own() -> None:
+    layer = DepthwiseConv2d(4, 3)
+    set_filters(layer, TritonFilters(OnUnmet.RAISE))
+    x = torch.randn(1, 4, 6, 6)
+    for twin in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        assert twin.filters is STOCK
+        assert torch.equal(twin(x), layer(x))  # on a CPU the kernels are torch's

@@ -1,0 +1,55 @@
+"""``depthwise``: whose kernels compute depthwise convolutions."""
+
+from __future__ import annotations
+
+from lucid_yolo.config.schema import DepthwiseName
+from lucid_yolo.perf.flag import Choice, Flag
+from lucid_yolo.perf.rules import Facts, needs_cuda
+from lucid_yolo.perf.toolchain import needs_toolchain, unmet_toolchain
+
+STOCK, TRITON = str(DepthwiseName.STOCK), str(DepthwiseName.TRITON)
+
+
+def _is_asked(facts: Facts) -> bool:
+    return facts.config.depthwise.selected is DepthwiseName.TRITON
+
+
+def _choose(facts: Facts) -> Choice:
+    selected = facts.config.depthwise.selected
+    if selected is not DepthwiseName.AUTO:
+        return Choice(value=str(selected))
+    if facts.machine.accelerator != "cuda":
+        elsewhere = facts.machine.accelerator
+        return Choice(value=STOCK, reason=f"auto: our kernels need CUDA, this run computes on {elsewhere}")
+    unmet = unmet_toolchain(facts)
+    if unmet:
+        return Choice(value=STOCK, reason=f"auto: our kernels need {unmet}")
+    return Choice(value=TRITON, reason="auto: ready at once, where cuDNN compiles a kernel for every shape")
+
+
+FLAGS = (
+    Flag(
+        key="depthwise",
+        option="depthwise=auto|stock|triton",
+        summary="Whose kernels compute depthwise convolutions: torch's (cuDNN compiles one for every shape when a "
+        "process first meets it, seconds of the first step), or ours for all shapes, kept on disk; auto takes ours where "
+        "they can be built.",
+        requested=lambda facts: str(facts.config.depthwise.selected),
+        choose=_choose,
+        fallback=STOCK,
+        rules=(
+            needs_cuda(
+                "depthwise.needs-cuda",
+                asked=_is_asked,
+                claim="depthwise=triton needs a CUDA device",
+                otherwise="; depthwise=stock runs everywhere",
+            ),
+            *needs_toolchain(
+                "depthwise",
+                asked=lambda facts: _is_asked(facts) and facts.machine.accelerator == "cuda",
+                what="depthwise=triton",
+                without="depthwise=stock",
+            ),
+        ),
+    ),
+)
