@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from lucid_yolo.assign.task_aligned import Assignment
-from lucid_yolo.config.schema import AssignerConfig, KeypointLossConfig, PointDensity
+from lucid_yolo.config.tasks import AssignerConfig, KeypointLossConfig, PointDensity
 from lucid_yolo.data.batch import Targets
 from lucid_yolo.losses.detection import PART_NAMES as DETECTION_PARTS
 from lucid_yolo.losses.detection import DetectionLoss, DetectionLosses, at_least_float32, stack_branches

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lucid_yolo.assign.task_aligned import Assignment
-from lucid_yolo.config.schema import AssignerConfig, SegmentLossConfig
+from lucid_yolo.config.tasks import AssignerConfig, SegmentLossConfig
 from lucid_yolo.data.batch import Targets
 from lucid_yolo.losses.detection import PART_NAMES as DETECTION_PARTS
 from lucid_yolo.losses.detection import DetectionLoss, DetectionLosses, at_least_float32, stack_branches

@@ -21,8 +21,8 @@ from lucid_yolo.config.schema import (
     CachePlace,
     MuSGDConfig,
     PrecisionName,
-    TaskName,
 )
+from lucid_yolo.config.tasks import TaskName
 
 FILES = sorted(path for path in conf_dir().rglob("*.yaml") if path.parent != conf_dir())
 OPTIONS = [f"{path.parent.relative_to(conf_dir())}={path.stem}" for path in FILES]

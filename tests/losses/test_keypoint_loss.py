@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from lucid_yolo.assign.task_aligned import Assignment
-from lucid_yolo.config.schema import AssignerConfig, KeypointLossConfig, LossConfig, PointDensity
+from lucid_yolo.config.tasks import AssignerConfig, KeypointLossConfig, LossConfig, PointDensity
 from lucid_yolo.data.batch import Targets
 from lucid_yolo.losses.detection import DetectionLoss, stack_branches
 from lucid_yolo.losses.keypoints import PART_NAMES, KeypointLoss, choose_slots

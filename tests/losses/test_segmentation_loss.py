@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from lucid_yolo.config.schema import AssignerConfig, SegmentLossConfig
+from lucid_yolo.config.tasks import AssignerConfig, SegmentLossConfig
 from lucid_yolo.data.batch import Targets
 from lucid_yolo.losses.detection import DetectionLoss
 from lucid_yolo.losses.segmentation import (
