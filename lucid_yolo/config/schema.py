@@ -127,12 +127,35 @@ class TaskEpochs:
 
 
 @dataclass
+class TaskWarmup:
+    """Epochs of warm-up of each task, where ``warmup_epochs`` of a recipe refers to them."""
+
+    detect: float = 3.0
+    segment: float = 3.0
+    keypoints: float = 3.0
+    obb: float = 3.0
+
+
+@dataclass
+class TaskPictures:
+    """Training pictures that are drawn for each task, where the number in ``data.options`` refers to them."""
+
+    detect: int = 512
+    segment: int = 512
+    keypoints: int = 512
+    obb: int = 512
+
+
+@dataclass
 class RecipeConfig:
-    """Training length that suits the data; ``trainer`` reads it."""
+    """Training length that suits the data; ``trainer`` and ``optimizer`` read it."""
 
     epochs: int = 100
+    warmup_epochs: float = 3.0
     val_every: int = 5
     by_task: TaskEpochs = field(default_factory=TaskEpochs)
+    warmup_by_task: TaskWarmup = field(default_factory=TaskWarmup)
+    pictures_by_task: TaskPictures = field(default_factory=TaskPictures)
 
 
 @dataclass
