@@ -25,7 +25,7 @@ from lucid_yolo.data.readers.oriented import (
 from lucid_yolo.data.readers.parsers.base import FARTHEST, is_place
 from lucid_yolo.data.readers.problems import Problems, some
 from lucid_yolo.data.readers.settings import SPLITS, Split, check_options, data_root, named_path
-from lucid_yolo.data.readers.tiles import TILE_OPTIONS, cut, tile_rule
+from lucid_yolo.data.readers.tiles import TILE_OPTIONS, cut, idle_note, tile_rule
 
 _LABELS = ("{split}/labelTxt*", "{split}/annfiles", "labelTxt*/{split}")
 _IMAGES = ("{split}/images", "images/{split}")
@@ -53,7 +53,7 @@ def read(config: DataConfig, split: Split, labels: LabelKind) -> SplitIndex:
     if not config.options.get("classes"):
         seen |= {name for other in SPLITS if other != split for name in _names(config, other)}
     classes = find_classes(config, seen, problems)
-    notes: list[str] = []
+    notes = [note for note in (idle_note(config),) if note is not None]
     if rule is not None:
         images, note = cut(images, rule, config, problems)
         notes.append(note)
