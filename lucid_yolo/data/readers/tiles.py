@@ -75,8 +75,8 @@ def idle_note(config: DataConfig) -> str | None:
     if overlap is None or config.options.get("tile") is not None:
         return None
     return (
-        f"data.options.overlap={overlap} does nothing: it is of tiles, and there are none; set data.options.tile=PIXELS "
-        "too, or leave it out"
+        f"data.options.overlap={overlap} does nothing: it is of tiles, and there are none; set "
+        "data.options.tile=PIXELS too, or leave it out"
     )
 
 
