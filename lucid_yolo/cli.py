@@ -19,9 +19,9 @@ from lucid_yolo.config import compose as composing
 from lucid_yolo.config.completion import run_completion
 from lucid_yolo.config.errors import ConfigError, LucidError, RunError
 from lucid_yolo.config.names import did_you_mean
-from lucid_yolo.config.schema import KeypointTaskConfig
 from lucid_yolo.config.show import groups_help, show_hydra_config, show_hydra_info
 from lucid_yolo.config.sweep import run_sweep
+from lucid_yolo.config.tasks import KeypointTaskConfig
 from lucid_yolo.config.verbs import (
     CompareConfig,
     PredictConfig,

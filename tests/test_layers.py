@@ -1,4 +1,4 @@
-"""The import contracts hold, and each of them notices a planted violation."""
+"""The import contracts and the length of files hold, and each of them notices a planted violation."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from tests.checkout import ROOT, run_python
 
+LONGEST = 400  # lines of a file, says CONTRIBUTING.md
 LINT = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))"
 
 # What is planted: the module that gets an import it must not have, the import, and the contract that must notice.
@@ -56,6 +57,21 @@ def test_a_new_module_must_say_where_it_belongs(copy):
     status, words = lint(copy)
     assert status == 1, words
     assert "helpers" in words
+
+
+def long_files(folder: Path) -> list[str]:
+    """Files of the package that are longer than allowed."""
+    return [path.name for path in folder.rglob("*.py") if len(path.read_text("utf-8").splitlines()) > LONGEST]
+
+
+def test_no_file_is_too_long():
+    assert f"under {LONGEST} lines" in (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    assert long_files(ROOT / "lucid_yolo") == []
+
+
+def test_a_file_that_is_too_long_is_noticed(copy):
+    (copy / "lucid_yolo" / "config" / "names.py").write_text("pass\n" * (LONGEST + 1))
+    assert long_files(copy / "lucid_yolo") == ["names.py"]
 
 
 def test_importing_the_package_is_cheap():

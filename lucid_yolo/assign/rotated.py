@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from lucid_yolo.config.schema import AssignerConfig
+from lucid_yolo.config.tasks import AssignerConfig
 from lucid_yolo.data.batch import Targets
 from lucid_yolo.ops.rotated import contains
 

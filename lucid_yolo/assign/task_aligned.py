@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lucid_yolo.config.schema import AssignerConfig
+from lucid_yolo.config.tasks import AssignerConfig
 from lucid_yolo.data.batch import Targets
 from lucid_yolo.ops.boxes import box_area
 

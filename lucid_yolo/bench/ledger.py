@@ -20,7 +20,7 @@ from lucid_yolo.bench.paired import PairedRatio, Verdict
 from lucid_yolo.bench.record import write_record
 from lucid_yolo.bench.step_profile import StepProfile
 from lucid_yolo.config.errors import RunError
-from lucid_yolo.config.schema import TaskName
+from lucid_yolo.config.tasks import TaskName
 from lucid_yolo.config.workloads import Mark, ParityState, Workload
 
 GAIN_PERCENT = 3.0  # a flag that saves less on its documented workload is a candidate for retirement

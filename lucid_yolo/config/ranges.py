@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lucid_yolo.config.regions import AUTO, GROUP, OPTIONS
+from lucid_yolo.config.tasks import TaskName
 
 
 @dataclass(frozen=True)
@@ -93,11 +94,11 @@ RANGES: dict[str, Range] = {
     "data.augment.hsv_s": SHARE,
     "data.augment.hsv_v": SHARE,
     "data.recipe.epochs": COUNT,
+    "data.recipe.warmup_epochs": NOT_NEGATIVE,
     "data.recipe.val_every": COUNT,
-    "data.recipe.by_task.detect": COUNT,
-    "data.recipe.by_task.segment": COUNT,
-    "data.recipe.by_task.keypoints": COUNT,
-    "data.recipe.by_task.obb": COUNT,
+    **{f"data.recipe.by_task.{task}": COUNT for task in TaskName},
+    **{f"data.recipe.warmup_by_task.{task}": NOT_NEGATIVE for task in TaskName},
+    **{f"data.recipe.pictures_by_task.{task}": COUNT for task in TaskName},
     "model.depth": POSITIVE,
     "model.width": POSITIVE,
     "model.max_channels": COUNT,

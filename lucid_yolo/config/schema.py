@@ -8,43 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import EnumType, StrEnum
-from typing import Any, cast
+from typing import Any
 
 from omegaconf import MISSING
 
-
-class _ByValue(EnumType):
-    """Find members by the text that users write, as well as by name."""
-
-    def __getitem__(cls, name: str) -> Any:
-        members = cast("dict[str, StrEnum]", cls.__members__)
-        return next((member for member in members.values() if member.value == name), None) or super().__getitem__(name)
-
-
-class Choice(StrEnum, metaclass=_ByValue):
-    """A closed set of texts, named by them: OmegaConf works with member names, users with values such as 32-true."""
-
-    @property
-    def name(self) -> str:
-        """The value: what a user writes."""
-        return self.value
-
-
-class TaskName(Choice):
-    """What is learned."""
-
-    DETECT = "detect"
-    SEGMENT = "segment"
-    KEYPOINTS = "keypoints"
-    OBB = "obb"
-
-
-class PointDensity(Choice):
-    """What the errors of points are taken to follow: a Laplace density that a flow corrects, or the former alone."""
-
-    FLOW = "flow"
-    LAPLACE = "laplace"
+from lucid_yolo.config.choice import Choice
+from lucid_yolo.config.tasks import KeypointTaskConfig, ObbTaskConfig, SegmentTaskConfig, TaskConfig
 
 
 class PrecisionName(Choice):
@@ -115,99 +84,6 @@ class PrefetchName(Choice):
 
 
 @dataclass
-class LossConfig:
-    """Weights of the loss terms and of the two branches."""
-
-    box: float = 7.5
-    cls: float = 0.5
-    l1: float = 1.5  # 6 times the mean over the four sides: the sum over them trains worse on BCCD
-    alpha_start: float = 0.8  # weight of the one-to-many branch in the first epoch
-    alpha_end: float = 0.1  # and in the last one
-
-
-@dataclass
-class ObbLossConfig(LossConfig):
-    """Weights for oriented boxes: ``box`` is that of the overlap of rotated boxes, ``l1`` of centre and sides.
-
-    ``l1`` is as for upright boxes: with 6, five epochs of data=shapes reached a quarter of the AP (one seed).
-    """
-
-    angle: float = 0.25  # at 1 elongated boxes become unstable
-
-
-@dataclass
-class AssignerConfig:
-    """Task-aligned assignment (arXiv 2108.07755) and its small-target rule."""
-
-    topk_one_to_many: int = 10
-    topk_one_to_one: int = 7
-    alpha: float = 1.0
-    beta: float = 6.0
-    small_side: float = 8.0  # pixels: a side below this is widened, for candidacy only ...
-    small_reference: float = 16.0  # ... to this
-
-
-@dataclass
-class TaskConfig:
-    """The task and its objective."""
-
-    name: TaskName = MISSING
-    loss: LossConfig = field(default_factory=LossConfig)
-    assigner: AssignerConfig = field(default_factory=AssignerConfig)
-
-
-@dataclass
-class SegmentLossConfig(LossConfig):
-    """Weights of the loss terms of a segmentation, and how many masks a step learns."""
-
-    mask: float = 2.5
-    semantic: float = 0.5
-    mask_slots_one_to_many: int = 96  # masks an image, those of the largest weight in the assignment
-    mask_slots_one_to_one: int = 64  # this branch has one an object
-
-
-@dataclass
-class SegmentTaskConfig(TaskConfig):
-    """Boxes, classes and masks."""
-
-    loss: SegmentLossConfig = field(default_factory=SegmentLossConfig)
-
-
-@dataclass
-class KeypointLossConfig(LossConfig):
-    """Weights of the terms with those of the points: the gains that the paper found best for s."""
-
-    rle: float = 1.0  # residual log-likelihood (arXiv 2107.11291)
-    oks: float = 24.0  # 1 - Object Keypoint Similarity; without it points stay near the centre for long
-    density: PointDensity = PointDensity.FLOW
-    anchors_per_object: int = 10  # of the one-to-many branch whose points are learned; less saves memory, see the loss
-
-
-@dataclass
-class KeypointsConfig:
-    """What is known about the key points; null: what the data says."""
-
-    flip: list[int] | None = None  # position that each point takes in a mirrored picture, such as [0, 2, 1]
-    sigmas: list[float] | None = None  # spread of each in OKS; null: COCO's for its 17 points, else 0.072 for all
-    skeleton: list[Any] | None = None  # positions, from 0, that a line joins, such as [[0, 1], [1, 2]]
-
-
-@dataclass
-class KeypointTaskConfig(TaskConfig):
-    """Key points and their objective."""
-
-    loss: KeypointLossConfig = field(default_factory=KeypointLossConfig)
-    keypoints: KeypointsConfig = field(default_factory=KeypointsConfig)
-
-
-@dataclass
-class ObbTaskConfig(TaskConfig):
-    """Oriented boxes and their objective."""
-
-    loss: ObbLossConfig = field(default_factory=ObbLossConfig)
-
-
-@dataclass
 class ModelConfig:
     """Scale of the network (method table of arXiv 2602.14582)."""
 
@@ -251,12 +127,35 @@ class TaskEpochs:
 
 
 @dataclass
+class TaskWarmup:
+    """Epochs of warm-up of each task, where ``warmup_epochs`` of a recipe refers to them."""
+
+    detect: float = 3.0
+    segment: float = 3.0
+    keypoints: float = 3.0
+    obb: float = 3.0
+
+
+@dataclass
+class TaskPictures:
+    """Training pictures that are drawn for each task, where the number in ``data.options`` refers to them."""
+
+    detect: int = 512
+    segment: int = 512
+    keypoints: int = 512
+    obb: int = 512
+
+
+@dataclass
 class RecipeConfig:
-    """Training length that suits the data; ``trainer`` reads it."""
+    """Training length that suits the data; ``trainer`` and ``optimizer`` read it."""
 
     epochs: int = 100
+    warmup_epochs: float = 3.0
     val_every: int = 5
     by_task: TaskEpochs = field(default_factory=TaskEpochs)
+    warmup_by_task: TaskWarmup = field(default_factory=TaskWarmup)
+    pictures_by_task: TaskPictures = field(default_factory=TaskPictures)
 
 
 @dataclass

@@ -10,11 +10,12 @@ from typing import Any, TypeVar, get_type_hints
 from omegaconf import MISSING, AnyNode, BooleanNode, DictConfig, FloatNode, IntegerNode, Node, OmegaConf
 
 from lucid_yolo.config import keys
+from lucid_yolo.config.choice import Choice
 from lucid_yolo.config.elsewhere import flag_here
 from lucid_yolo.config.errors import ConfigError
 from lucid_yolo.config.names import did_you_mean, nearest
 from lucid_yolo.config.ranges import TEXTS
-from lucid_yolo.config.schema import Choice, RootConfig
+from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.config.workloads import MeasureName, ParityState, workload_names
 
 Settings = TypeVar("Settings")

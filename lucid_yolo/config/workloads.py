@@ -10,10 +10,11 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]
 
 from lucid_yolo.config import record
+from lucid_yolo.config.choice import Choice
 from lucid_yolo.config.errors import ConfigError
 from lucid_yolo.config.names import did_you_mean
 from lucid_yolo.config.paths import resolve_user_path
-from lucid_yolo.config.schema import Choice, TaskName
+from lucid_yolo.config.tasks import TaskName
 
 FOLDER = "ab"
 BASE = "base"  # key of a workload's file: another one, whose common overrides it takes over, and all that it leaves out

@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from lucid_yolo.config.errors import ConfigError, DataError
-from lucid_yolo.config.schema import BadImages, DataConfig, ExifOrientation, KeypointsConfig
+from lucid_yolo.config.schema import BadImages, DataConfig, ExifOrientation
+from lucid_yolo.config.tasks import KeypointsConfig
 from lucid_yolo.data.image import image_header, read_image
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.keypoint_settings import configured

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
-from lucid_yolo.data.batch import Batch, Targets
+from lucid_yolo.data.batch import Batch
+from lucid_yolo.data.empty import empty_rows
 from lucid_yolo.data.sample import Sample
 from lucid_yolo.data.statistics import next_bucket
 from lucid_yolo.ops.letterbox import Letterbox
@@ -80,12 +81,7 @@ def collate(samples: Sequence[Sample], *, rows: int) -> Batch:
     counts = [len(sample.objects) for sample in samples]
     total = sum(counts)
     bucket = next_bucket(total, rows)
-    targets = Targets(
-        image_index=torch.zeros(bucket, dtype=torch.int64),
-        classes=torch.zeros(bucket, dtype=torch.int64),
-        boxes=torch.zeros(bucket, 4),
-        valid=torch.zeros(bucket, dtype=torch.bool),
-    )
+    targets = empty_rows(bucket)
     targets.image_index[:total] = torch.arange(len(samples)).repeat_interleave(torch.tensor(counts))
     targets.classes[:total] = torch.from_numpy(np.concatenate([sample.objects.classes for sample in samples]))
     targets.boxes[:total] = torch.from_numpy(np.concatenate([sample.objects.boxes for sample in samples]))

@@ -11,6 +11,20 @@ from lucid_yolo.data.batch import Targets
 from lucid_yolo.data.labels.base import LabelKind, LabelSpec
 
 
+def empty_rows(rows: int) -> Targets:
+    """Make padding rows with the fields that the targets of every task have.
+
+    Args:
+        rows: T.
+    """
+    return Targets(
+        image_index=torch.zeros(rows, dtype=torch.int64),
+        classes=torch.zeros(rows, dtype=torch.int64),
+        boxes=torch.zeros(rows, 4),
+        valid=torch.zeros(rows, dtype=torch.bool),
+    )
+
+
 def empty_targets(labels: LabelKind, spec: LabelSpec, *, rows: int, image_size: int) -> Targets:
     """Make padding rows with every field that a task's targets have.
 
@@ -20,12 +34,7 @@ def empty_targets(labels: LabelKind, spec: LabelSpec, *, rows: int, image_size: 
         rows: T.
         image_size: side of the canvas in pixels.
     """
-    targets = Targets(
-        image_index=torch.zeros(rows, dtype=torch.int64),
-        classes=torch.zeros(rows, dtype=torch.int64),
-        boxes=torch.zeros(rows, 4),
-        valid=torch.zeros(rows, dtype=torch.bool),
-    )
+    targets = empty_rows(rows)
     match labels:
         case LabelKind.BOXES:
             return targets

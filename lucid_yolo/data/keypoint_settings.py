@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from lucid_yolo.config.errors import ConfigError, DataError
-from lucid_yolo.config.schema import AugmentConfig, KeypointsConfig
+from lucid_yolo.config.schema import AugmentConfig
+from lucid_yolo.config.tasks import KeypointsConfig
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.labels.base import KeypointSpec
 from lucid_yolo.data.labels.keypoint_spec import flip_problem, skeleton_problem

@@ -79,9 +79,7 @@ def settle(prepared: Prepared, console: RunConsole, measure: Measure | None = No
     """
     if not prepared.plan[KEY].active:
         return prepared
-    root = prepared.config
-    file = cache_directory() / AUTO / f"{_workload_key(prepared)}.json"
-    found = None if root.capture.auto.again else _recall(file)
+    root, found = prepared.config, _remembered(prepared)
     if found is None:
         options = candidates(root, prepared.plan)
         console.print(f"capture=auto: timing {', '.join(options)} for at most {root.capture.auto.timeout:.0f} s ...")
@@ -89,10 +87,23 @@ def settle(prepared: Prepared, console: RunConsole, measure: Measure | None = No
         trials = tuple((measure or measure_in_child)(root, options))
         found = Found(trials, time.perf_counter() - begun, remembered=False)
         if all(trial.step_ms is not None or trial.error for trial in trials) and trials[0].step_ms is not None:
-            _remember(file, found)
-    picked = pick(found.trials, steps=_planned_steps(prepared), memory_mib=_device_memory(prepared))
+            _remember(_file(prepared), found)
+    picked = _pick(prepared, found)
     console.print(table_of(found.trials, picked))
     return _with(prepared, picked, found)
+
+
+def foretell(prepared: Prepared) -> RunPlan:
+    """The plan of a run that was not begun, with the pick that it would remember; nothing is measured or written.
+
+    Args:
+        prepared: a run that was planned and not refused.
+    """
+    found = _remembered(prepared) if prepared.plan[KEY].active else None
+    if found is None:
+        return prepared.plan
+    plan = _with(prepared, _pick(prepared, found), found).plan
+    return replace(plan, rows=tuple(replace(row, outcome={}) for row in plan.rows))  # nothing has happened
 
 
 def candidates(root: RootConfig, plan: RunPlan) -> tuple[str, ...]:
@@ -156,6 +167,10 @@ def _with(prepared: Prepared, picked: Pick, found: Found) -> Prepared:
     return replace(prepared, config=config, plan=plan)
 
 
+def _pick(prepared: Prepared, found: Found) -> Pick:
+    return pick(found.trials, steps=_planned_steps(prepared), memory_mib=_device_memory(prepared))
+
+
 def _planned_steps(prepared: Prepared) -> int:
     data, trainer = prepared.config.data, prepared.config.trainer
     batches = -(-len(prepared.splits.train) // data.batch_size)
@@ -176,6 +191,16 @@ def _workload_key(prepared: Prepared) -> str:
     size = [len(prepared.splits.train), prepared.rows, prepared.workers.count, prepared.config.capture.auto.steps]
     text = json.dumps([workload, place, size], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _file(prepared: Prepared) -> Path:
+    """Where the trial of a workload is remembered."""
+    return cache_directory() / AUTO / f"{_workload_key(prepared)}.json"
+
+
+def _remembered(prepared: Prepared) -> Found | None:
+    """The trial that a run takes over; None where it makes one."""
+    return None if prepared.config.capture.auto.again else _recall(_file(prepared))
 
 
 def _recall(file: Path) -> Found | None:

@@ -20,7 +20,8 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from lucid_yolo.config.errors import RunError
-from lucid_yolo.config.schema import DataConfig, ExifOrientation, ModelConfig, TaskName
+from lucid_yolo.config.schema import DataConfig, ExifOrientation, ModelConfig
+from lucid_yolo.config.tasks import TaskName
 from lucid_yolo.data.labels.base import KeypointSpec, LabelSpec
 from lucid_yolo.tasks import get_task
 from lucid_yolo.tasks.base import Task

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from lucid_yolo.config import record
 from lucid_yolo.config.errors import RunError
-from lucid_yolo.config.paths import resolve_user_path
+from lucid_yolo.config.paths import conf_dir, resolve_user_path
 from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.data.labels.base import LabelSpec
 from lucid_yolo.engine.checkpoint import BLOCK, ModelInfo, averaged_weights, read_checkpoint
@@ -123,7 +124,7 @@ def read_donor(config: RootConfig) -> Donor | None:
     if (theirs.depth, theirs.width, theirs.max_channels) != (ours.depth, ours.width, ours.max_channels):
         raise RunError(
             f"{KEY}={path} holds a model of scale {_scale(theirs)}, this run trains {_scale(ours)}. "
-            f"Select the scale of the checkpoint (model={theirs.variant}), or another checkpoint."
+            f"Select the scale of the checkpoint ({_selection(theirs)}), or another checkpoint."
         )
     return Donor(path, info, averaged_weights(content))
 
@@ -173,6 +174,13 @@ def _in_order(tensors: Mapping[str, Any], names: Iterable[str]) -> tuple[str, ..
 
 def _scale(scale: Scale) -> str:
     return f"{scale.variant!r} (depth {scale.depth:g}, width {scale.width:g}, at most {scale.max_channels} channels)"
+
+
+def _selection(scale: Scale) -> str:
+    """Overrides that select a scale: one of ours by its option, one of the user's by its values."""
+    if (conf_dir() / "model" / f"{scale.variant}.yaml").is_file():
+        return f"model={scale.variant}"
+    return " ".join(record.as_override(f"model.{field.name}", getattr(scale, field.name)) for field in fields(scale))
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -12,10 +12,10 @@ from rich.table import Table
 from lucid_yolo.bench.notebook import as_html, as_text
 from lucid_yolo.config.compose import to_root
 from lucid_yolo.config.schema import RootConfig
-from lucid_yolo.engine.resolve import read_and_resolve
+from lucid_yolo.engine.auto import foretell
+from lucid_yolo.engine.prepare import prepare
 from lucid_yolo.nn.complexity import Complexity, Deployable, count
 from lucid_yolo.perf.plan import RunPlan
-from lucid_yolo.tasks import get_task
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,11 @@ def plan(config: RootConfig | DictConfig) -> PlanReport:
         RunError: the checkpoint of ``model.init_from`` cannot be used.
     """
     root = to_root(config)
-    resolved = read_and_resolve(root)
-    num_classes = resolved.train.num_classes
-    model = get_task(root.task.name).build_model(root.model, resolved.train.spec)
+    prepared = prepare(root)
+    num_classes = prepared.train.num_classes
+    model = prepared.task.build_model(root.model, prepared.train.spec)
     return PlanReport(
-        plan=resolved.plan,
+        plan=foretell(prepared),
         model=count(cast(Deployable, model), root.data.image_size),
         num_classes=num_classes,
         image_size=root.data.image_size,

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lucid_yolo.assign.task_aligned import Assignment, task_aligned_assignment
-from lucid_yolo.config.schema import AssignerConfig, LossConfig
+from lucid_yolo.config.tasks import AssignerConfig, LossConfig
 from lucid_yolo.data.batch import Targets
 from lucid_yolo.nn.predictions import BranchPredictions, Predictions
 from lucid_yolo.ops.anchors import Anchors

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from lucid_yolo.assign.task_aligned import Assignment
-from lucid_yolo.config.schema import AssignerConfig, KeypointLossConfig, PointDensity
+from lucid_yolo.config.tasks import AssignerConfig, KeypointLossConfig, PointDensity
 from lucid_yolo.data.batch import Targets
 from lucid_yolo.losses.detection import PART_NAMES as DETECTION_PARTS
 from lucid_yolo.losses.detection import DetectionLoss, DetectionLosses, at_least_float32, stack_branches
@@ -37,7 +37,7 @@ def spread(raw: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Slots:
+class PointSlots:
     """A fixed number of anchors, each once.
 
     Attributes:
@@ -51,7 +51,7 @@ class Slots:
     taken: Tensor
 
 
-def choose_slots(assignment: Assignment, branch: int, count: int) -> Slots:
+def choose_point_slots(assignment: Assignment, branch: int, count: int) -> PointSlots:
     """Choose the anchors of the largest weights; those without an object come last.
 
     Args:
@@ -63,7 +63,7 @@ def choose_slots(assignment: Assignment, branch: int, count: int) -> Slots:
     # Sorted, not by topk: a stable order makes the sums over the slots the same in every run. NaN comes first.
     weight = torch.where(positive, assignment.weight[branch].flatten(), -1.0)
     anchor = weight.argsort(descending=True, stable=True)[:count]
-    return Slots(anchor, assignment.row[branch].flatten()[anchor], positive[anchor])
+    return PointSlots(anchor, assignment.row[branch].flatten()[anchor], positive[anchor])
 
 
 class KeypointLoss(nn.Module):
@@ -139,7 +139,7 @@ class KeypointLoss(nn.Module):
         """(2, 2) weighted contributions to the total: points and OKS by branch, with gradient."""
         rows = targets.valid.shape[0]
         counts = (self.anchors_per_object, 1)
-        slots = [choose_slots(assignment, branch, rows * count) for branch, count in enumerate(counts)]
+        slots = [choose_point_slots(assignment, branch, rows * count) for branch, count in enumerate(counts)]
         raw = [branch.points.flatten(0, 1)[slot.anchor] for branch, slot in zip(predictions, slots, strict=True)]
         both = torch.cat([at_least_float32(x) for x in raw])
         likelihood, similarity = self._of_slots(both, slots, targets)
@@ -151,7 +151,7 @@ class KeypointLoss(nn.Module):
         return torch.stack(means) * self.point_gains * self.boxes.shares
 
     def _of_slots(
-        self, raw: Tensor, slots: Sequence[Slots], targets: Targets
+        self, raw: Tensor, slots: Sequence[PointSlots], targets: Targets
     ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """Losses of every point (P, K) and of every slot (P,), each with what counts of them."""
         assert targets.keypoints is not None

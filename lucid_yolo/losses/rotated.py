@@ -7,7 +7,7 @@ from torch import Tensor
 
 from lucid_yolo.assign.rotated import inside_rotated
 from lucid_yolo.assign.task_aligned import Assignment, task_aligned_assignment
-from lucid_yolo.config.schema import AssignerConfig, ObbLossConfig
+from lucid_yolo.config.tasks import AssignerConfig, ObbLossConfig
 from lucid_yolo.data.batch import Targets
 from lucid_yolo.losses.detection import BlendedLoss, DetectionLosses, class_sums, stack_outputs
 from lucid_yolo.nn.predictions import ObbBranch, ObbPredictions

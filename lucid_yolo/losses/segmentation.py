@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lucid_yolo.assign.task_aligned import Assignment
-from lucid_yolo.config.schema import AssignerConfig, SegmentLossConfig
+from lucid_yolo.config.tasks import AssignerConfig, SegmentLossConfig
 from lucid_yolo.data.batch import Targets
 from lucid_yolo.losses.detection import PART_NAMES as DETECTION_PARTS
 from lucid_yolo.losses.detection import DetectionLoss, DetectionLosses, at_least_float32, stack_branches
@@ -22,7 +22,7 @@ MASK_STRIDE = 4.0
 """Pixels of the canvas a side of a mask's cell."""
 
 
-class Slots(NamedTuple):
+class MaskSlots(NamedTuple):
     """Anchors of one branch whose masks are learned, K an image, whatever the number of objects.
 
     Attributes:
@@ -36,7 +36,7 @@ class Slots(NamedTuple):
     used: Tensor
 
 
-def choose_slots(assignment: Assignment, branch: int, limit: int) -> Slots:
+def choose_mask_slots(assignment: Assignment, branch: int, limit: int) -> MaskSlots:
     """Take the positive anchors of the largest weight.
 
     Args:
@@ -46,7 +46,7 @@ def choose_slots(assignment: Assignment, branch: int, limit: int) -> Slots:
     """
     weight = torch.where(assignment.positive[branch], assignment.weight[branch], -1.0)
     weight, anchors = weight.topk(min(limit, weight.shape[1]), dim=1)
-    return Slots(anchors, assignment.row[branch].gather(1, anchors), ~(weight < 0))  # "not <" holds for NaN too
+    return MaskSlots(anchors, assignment.row[branch].gather(1, anchors), ~(weight < 0))  # "not <" holds for NaN too
 
 
 def class_maps(targets: Targets, batch: int, num_classes: int) -> Tensor:
@@ -117,7 +117,7 @@ class SegmentationLoss(nn.Module):
         """(2,) mask term of each branch, without gain and share, with gradient."""
         assert targets.masks is not None
         limits = (self.config.mask_slots_one_to_many, self.config.mask_slots_one_to_one)
-        slots = [choose_slots(assignment, branch, limit) for branch, limit in enumerate(limits)]
+        slots = [choose_mask_slots(assignment, branch, limit) for branch, limit in enumerate(limits)]
         branches = (predictions.one_to_many, predictions.one_to_one)
         picked = torch.cat([pick_rows(b.coefficients, s.anchors) for b, s in zip(branches, slots, strict=True)], 1)
         rows, used = torch.cat([s.rows for s in slots], 1), torch.cat([s.used for s in slots], 1)

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lucid_yolo.config.schema import TaskName
+    from lucid_yolo.config.tasks import TaskName
     from lucid_yolo.tasks.base import Task
 
 

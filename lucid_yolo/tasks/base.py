@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import nn
 
-from lucid_yolo.config.schema import ModelConfig, TaskConfig, TaskName
+from lucid_yolo.config.schema import ModelConfig
+from lucid_yolo.config.tasks import TaskConfig, TaskName
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.labels.base import LabelKind, LabelSpec
 from lucid_yolo.ops.detections import Detections

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from lucid_yolo.config.schema import KeypointTaskConfig, RootConfig
+from lucid_yolo.config.schema import RootConfig
+from lucid_yolo.config.tasks import KeypointTaskConfig
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.keypoint_settings import configured, with_keypoints
 from lucid_yolo.data.readers import read_splits

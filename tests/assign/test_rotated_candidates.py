@@ -13,7 +13,7 @@ from torch import Tensor
 
 from lucid_yolo.assign.rotated import inside_rotated
 from lucid_yolo.assign.task_aligned import inside_boxes, task_aligned_assignment
-from lucid_yolo.config.schema import AssignerConfig
+from lucid_yolo.config.tasks import AssignerConfig
 from lucid_yolo.data.batch import Targets
 from lucid_yolo.ops.anchors import make_anchors
 from lucid_yolo.ops.rotated_np import envelopes

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from lucid_yolo.assign.task_aligned import Assignment, task_aligned_assignment
-from lucid_yolo.config.schema import AssignerConfig
+from lucid_yolo.config.tasks import AssignerConfig
 from lucid_yolo.data.batch import Targets
 from lucid_yolo.ops.anchors import Anchors, make_anchors
 from tests.assign.assignment_loop import slow_assignment

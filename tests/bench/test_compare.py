@@ -26,7 +26,7 @@ from lucid_yolo.config.compose import compose as compose_config
 from lucid_yolo.config.compose import to_root
 from lucid_yolo.config.errors import ConfigError, RunError
 from lucid_yolo.config.regions import REGIONS
-from lucid_yolo.config.schema import TaskName
+from lucid_yolo.config.tasks import TaskName
 from lucid_yolo.config.workloads import MeasureName, Workload, make_workload, read_workload, workload_names
 
 ROW = {"requested": "on", "active": "on", "reason": "", "rule_id": None, "outcome": {}}

@@ -15,7 +15,7 @@ from lucid_yolo.bench.step import LaunchCounter
 from lucid_yolo.bench.step_profile import LOOP, PARTS, StepProfile, covered
 from lucid_yolo.config.compose import to_root
 from lucid_yolo.config.errors import RunError
-from lucid_yolo.config.schema import TaskName
+from lucid_yolo.config.tasks import TaskName
 from lucid_yolo.engine.profile import StepClock
 from lucid_yolo.engine.short_fit import shortened
 from tests.engine.tiny import tiny_overrides

@@ -21,8 +21,8 @@ from lucid_yolo.config.schema import (
     CachePlace,
     MuSGDConfig,
     PrecisionName,
-    TaskName,
 )
+from lucid_yolo.config.tasks import TaskName
 
 FILES = sorted(path for path in conf_dir().rglob("*.yaml") if path.parent != conf_dir())
 OPTIONS = [f"{path.parent.relative_to(conf_dir())}={path.stem}" for path in FILES]
@@ -104,9 +104,30 @@ def test_a_recipe_may_depend_on_the_task() -> None:
     def epochs(*overrides: str) -> int:
         return to_root(compose(overrides)).trainer.max_epochs
 
-    assert [epochs(f"task={task}") for task in TaskName] == [12, 12, 24, 32]
+    assert [epochs(f"task={task}") for task in TaskName] == [12, 12, 24, 8]
     assert [epochs(f"task={task}", "experiment=overfit", "data.root=x") for task in TaskName] == [300, 300, 600, 300]
     assert (epochs("task=obb", "data=coco", "data.root=x"), epochs("task=obb", "data.recipe.epochs=3")) == (100, 3)
+
+
+def test_the_drawn_set_has_more_pictures_for_oriented_boxes_and_as_many_steps() -> None:
+    """32 epochs of 512 pictures, 3 of them warm-up, are 8 and 0.75 of 2048."""
+    for task in TaskName:
+        root = to_root(compose([f"task={task}"]))
+        pictures, warmup = root.data.options["num_train"], root.optimizer.warmup_epochs
+        assert (pictures, warmup) == ((2048, 0.75) if task is TaskName.OBB else (512, 3.0))
+    assert root.task.name is TaskName.OBB
+    assert (pictures * root.trainer.max_epochs, pictures * warmup) == (32 * 512, 3 * 512)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_what_is_set_by_hand_is_kept_whatever_the_task(optimizer: str) -> None:
+    mine = ["data.options.num_train=64", "trainer.max_epochs=5", "optimizer.warmup_epochs=2"]
+    root = to_root(compose(["task=obb", f"optimizer={optimizer}", *mine]))
+    assert (root.data.options["num_train"], root.trainer.max_epochs, root.optimizer.warmup_epochs) == (64, 5, 2.0)
+    root = to_root(compose(["task=obb", f"optimizer={optimizer}", mine[0]]))
+    assert (root.data.options["num_train"], root.trainer.max_epochs, root.optimizer.warmup_epochs) == (64, 8, 0.75)
+    other = to_root(compose(["task=obb", f"optimizer={optimizer}", "data=made"]))
+    assert (other.data.options["num_train"], other.optimizer.warmup_epochs) == (480, 3.0)
 
 
 def test_experiment_sets_groups_and_the_command_line_wins() -> None:

@@ -32,7 +32,7 @@ SCHEMA_NUMBERS = {*numbers(RootConfig), *(key for verb in VERBS for key in numbe
 
 def test_every_number_of_the_schema_has_a_range_and_every_range_a_number() -> None:
     assert set(RANGES) == SCHEMA_NUMBERS
-    assert len(RANGES) == 85
+    assert len(RANGES) == 94
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from pycocotools.cocoeval import Params
 
 from lucid_yolo.config.errors import ConfigError, DataError
-from lucid_yolo.config.schema import AugmentConfig, KeypointsConfig
+from lucid_yolo.config.schema import AugmentConfig
+from lucid_yolo.config.tasks import KeypointsConfig
 from lucid_yolo.data.keypoint_settings import configured, with_keypoints
 from lucid_yolo.data.labels.base import KeypointSpec
 from lucid_yolo.data.labels.keypoint_spec import (

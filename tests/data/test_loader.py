@@ -12,7 +12,8 @@ import torch
 from lucid_yolo.config.errors import DataError, RunError
 from lucid_yolo.config.schema import BadImages
 from lucid_yolo.data.batch import Batch
-from lucid_yolo.data.loader import Receiver, TrainLoader, ValLoader, _end_workers, epoch_order
+from lucid_yolo.data.loader import Receiver, TrainLoader, ValLoader, _end_workers
+from lucid_yolo.data.queues import epoch_order
 from tests.data.splits import PLAIN, make_config, write_split
 
 IMAGES = 10

@@ -93,6 +93,27 @@ def test_the_same_workload_is_measured_once_and_another_one_again(memory: Path) 
     assert len(measure.asked) == 4
 
 
+def test_the_plan_shows_what_a_run_would_remember_and_measures_nothing(
+    memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lucid_yolo.engine.plan.prepare", lambda _root: on_cuda())
+    config = ly.compose(tiny_overrides("capture=auto"))
+    assert ly.plan(config).plan["capture.auto"].reason.startswith("not measured yet")
+    assert not memory.exists()
+    ran = auto.settle(on_cuda(), RunConsole(), Measure()).plan
+    before = {file: file.read_bytes() for file in memory.iterdir()}
+    planned = ly.plan(config).plan
+    assert planned["capture.auto"].reason == (
+        "picked step: 10.0 ms a step instead of 80.0, which saves 86 % of the 16 steps of this run, set-up included "
+        "(remembered from an earlier run)"
+    )
+    assert [(row.key, row.active) for row in planned.rows] == [(row.key, row.active) for row in ran.rows]
+    assert not any(row.outcome for row in planned.rows)
+    assert {file: file.read_bytes() for file in memory.iterdir()} == before
+    again = on_cuda("capture.auto.again=true")
+    assert auto.foretell(again) is again.plan
+
+
 def test_a_trial_without_an_eager_step_picks_nothing_and_is_not_remembered() -> None:
     measure = Measure([Trial(option="none", error="no time was left"), Trial(option="step", error="no time was left")])
     for _ in range(2):

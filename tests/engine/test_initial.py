@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -156,6 +157,19 @@ def test_a_resumed_run_goes_on_with_its_own_weights(tiny: Compose, tmp_path: Pat
     assert all(torch.equal(tensor, found[name]) for name, tensor in expected.items())
     assert json.loads((stopped.run_dir / "summary.json").read_text())["initial_weights"] == before
     assert before["path"] == str(donor)
+
+
+def test_the_scale_of_a_user_is_suggested_by_its_values(tiny: Compose, first: Path) -> None:
+    donor = f"model.init_from='{first}'"
+    with pytest.raises(RunError, match="holds a model of scale 'tiny'") as caught:
+        ly.plan(tiny(donor, "model.variant=wide", "model.width=0.125"))
+    found = re.search(r"Select the scale of the checkpoint \((.*)\), or", str(caught.value))
+    assert found is not None
+    assert found[1] == "model.variant='tiny' model.depth=0.5 model.width=0.0625 model.max_channels=1024"
+    plan = ly.plan(
+        ly.compose([*(line for line in tiny(donor).overrides if "model." not in line), donor, *found[1].split()])
+    )
+    assert any(note.startswith("Starts from the averaged weights") for note in plan.plan.notes)
 
 
 def test_what_cannot_be_used_is_refused_before_a_directory_is_claimed(

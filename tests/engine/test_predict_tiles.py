@@ -12,7 +12,8 @@ from torch import nn
 
 import lucid_yolo as ly
 from lucid_yolo.config.errors import ConfigError
-from lucid_yolo.config.schema import ModelConfig, TaskName
+from lucid_yolo.config.schema import ModelConfig
+from lucid_yolo.config.tasks import TaskName
 from lucid_yolo.data.labels.base import KeypointSpec, LabelSpec
 from lucid_yolo.engine.checkpoint import AVERAGED, BLOCK, ModelInfo
 from lucid_yolo.tasks import get_task

@@ -139,8 +139,11 @@ def test_exported_boxes_lie_on_the_objects_of_the_original_pictures(trained: tup
 
 def test_a_test_split_is_scored_where_there_is_one(trained: tuple[Path, Path], tmp_path: Path) -> None:
     root, run = trained
-    with pytest.raises(DataError, match="no annotation file for the test split"):
+    advice = r"no annotation file for the test split; .*; its splits: train, val; val=FILE of lucid-yolo validate picks"
+    with pytest.raises(DataError, match=advice):
         ly.validate(run, split="test")
+    named = ly.validate(run, split="test", val="annotations/instances_val.json", val_images="images/val")  # the advice
+    assert named.metrics == ly.validate(run).metrics
     write_split(root, "test", 5)
     ly.validate(run, split="test", out=str(tmp_path / "out"))
     assert_agrees(tmp_path / "out", root / "annotations" / "instances_test.json")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from lucid_yolo.config.schema import AssignerConfig, LossConfig
+from lucid_yolo.config.tasks import AssignerConfig, LossConfig
 from lucid_yolo.data.batch import Targets
 from lucid_yolo.losses.detection import PART_NAMES, DetectionLoss, alpha_at, stack_branches
 from lucid_yolo.nn.predictions import BranchPredictions, Predictions

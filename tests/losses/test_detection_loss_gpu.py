@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext
 import pytest
 import torch
 
-from lucid_yolo.config.schema import AssignerConfig, LossConfig
+from lucid_yolo.config.tasks import AssignerConfig, LossConfig
 from lucid_yolo.data.batch import Targets
 from lucid_yolo.losses.detection import DetectionLoss
 from lucid_yolo.nn.predictions import BranchPredictions, Predictions

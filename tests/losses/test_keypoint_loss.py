@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from lucid_yolo.assign.task_aligned import Assignment
-from lucid_yolo.config.schema import AssignerConfig, KeypointLossConfig, LossConfig, PointDensity
+from lucid_yolo.config.tasks import AssignerConfig, KeypointLossConfig, LossConfig, PointDensity
 from lucid_yolo.data.batch import Targets
 from lucid_yolo.losses.detection import DetectionLoss, stack_branches
-from lucid_yolo.losses.keypoints import PART_NAMES, KeypointLoss, choose_slots
+from lucid_yolo.losses.keypoints import PART_NAMES, KeypointLoss, choose_point_slots
 from lucid_yolo.nn.predictions import BranchPredictions, KeypointBranch, KeypointPredictions, Predictions
 from lucid_yolo.ops.anchors import make_anchors
 from tests.losses.dispatch import Watch
@@ -227,12 +227,12 @@ def test_slots_are_the_anchors_of_the_largest_weights() -> None:
     positive = torch.tensor([[[False, True, True, False], [True, False, False, True]]]).expand(2, -1, -1)
     weight = torch.tensor([[[0.0, 0.2, 0.9, 0.0], [0.5, 0.0, 0.0, 0.0]]]).expand(2, -1, -1)
     row = torch.tensor([[[0, 3, 1, 0], [2, 0, 0, 5]]]).expand(2, -1, -1)
-    slots = choose_slots(Assignment(positive, row, weight), 0, 6)
+    slots = choose_point_slots(Assignment(positive, row, weight), 0, 6)
     assert slots.anchor.tolist()[:4] == [2, 4, 1, 7]
     assert slots.row.tolist()[:4] == [1, 2, 3, 5]
     assert slots.taken.tolist() == [True] * 4 + [False] * 2
-    assert choose_slots(Assignment(positive, row, weight), 1, 2).anchor.tolist() == [2, 4]
-    assert len(choose_slots(Assignment(positive, row, weight), 1, 100).anchor) == 8
+    assert choose_point_slots(Assignment(positive, row, weight), 1, 2).anchor.tolist() == [2, 4]
+    assert len(choose_point_slots(Assignment(positive, row, weight), 1, 100).anchor) == 8
 
 
 def test_fewer_anchors_an_object_leave_out_the_light_ones() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from lucid_yolo.config.schema import AssignerConfig, KeypointLossConfig
+from lucid_yolo.config.tasks import AssignerConfig, KeypointLossConfig
 from lucid_yolo.data.batch import Targets
 from lucid_yolo.losses.keypoints import KeypointLoss
 from lucid_yolo.nn.predictions import KeypointBranch, KeypointPredictions

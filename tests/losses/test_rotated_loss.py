@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from lucid_yolo.config.schema import AssignerConfig, ObbLossConfig
+from lucid_yolo.config.tasks import AssignerConfig, ObbLossConfig
 from lucid_yolo.data.batch import Targets
 from lucid_yolo.losses.detection import stack_outputs
 from lucid_yolo.losses.rotated import PART_NAMES, RotatedLoss

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from lucid_yolo.config.schema import AssignerConfig, SegmentLossConfig
+from lucid_yolo.config.tasks import AssignerConfig, SegmentLossConfig
 from lucid_yolo.data.batch import Targets
 from lucid_yolo.losses.detection import DetectionLoss
 from lucid_yolo.losses.segmentation import (
     PART_NAMES,
     SegmentationLoss,
-    choose_slots,
+    choose_mask_slots,
     class_maps,
     semantic_loss,
     stack_detections,
@@ -198,7 +198,7 @@ def test_slots_are_the_anchors_of_the_largest_weight() -> None:
     assignment = make_loss().detection.assign(stack_detections(predictions), targets)
     for branch in range(2):
         positive, weight = assignment.positive[branch], assignment.weight[branch]
-        few, all_of_them = choose_slots(assignment, branch, 4), choose_slots(assignment, branch, 1000)
+        few, all_of_them = choose_mask_slots(assignment, branch, 4), choose_mask_slots(assignment, branch, 1000)
         assert all_of_them.anchors.shape == (BATCH, len(ANCHORS))
         assert torch.equal(all_of_them.used.sum(1), positive.sum(1))
         for image in range(BATCH):

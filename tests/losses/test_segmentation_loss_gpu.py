@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lucid_yolo.config.schema import AssignerConfig, SegmentLossConfig
+from lucid_yolo.config.tasks import AssignerConfig, SegmentLossConfig
 from lucid_yolo.data.batch import Targets
 from lucid_yolo.losses.segmentation import SegmentationLoss
 from lucid_yolo.nn.predictions import SegmentBranch, SegmentPredictions

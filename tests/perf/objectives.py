@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from lucid_yolo.config.schema import TaskConfig, TaskName
+from lucid_yolo.config.tasks import TaskConfig, TaskName
 from lucid_yolo.data.batch import Targets
 from lucid_yolo.data.labels.base import LabelSpec
 from lucid_yolo.losses.detection import DetectionLoss

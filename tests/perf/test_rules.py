@@ -9,15 +9,7 @@ from dataclasses import replace
 import pytest
 
 from lucid_yolo.config.regions import OPTIONS, REGIONS
-from lucid_yolo.config.schema import (
-    CacheName,
-    CachePlace,
-    HsvName,
-    MuSGDConfig,
-    PrecisionName,
-    PrefetchName,
-    SGDConfig,
-)
+from lucid_yolo.config.schema import CacheName, CachePlace, HsvName, MuSGDConfig, PrecisionName, PrefetchName, SGDConfig
 from lucid_yolo.perf.flag import find_flags
 from lucid_yolo.perf.live import LiveFacts, ModuleFacts
 from lucid_yolo.perf.rules import DataFacts, Facts, Kind, Rule, Stage

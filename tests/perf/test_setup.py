@@ -17,7 +17,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from lucid_yolo.config.compose import compose, to_root
 from lucid_yolo.config.errors import ConfigError
 from lucid_yolo.config.regions import OF_EVERY_TASK
-from lucid_yolo.config.schema import CompileName, OnUnmet, TaskName
+from lucid_yolo.config.schema import CompileName, OnUnmet
+from lucid_yolo.config.tasks import TaskName
 from lucid_yolo.data.labels.base import LabelKind, LabelSpec, spec_without_data
 from lucid_yolo.losses.detection import DetectionLoss
 from lucid_yolo.nn.model import Detector, Scale

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from lucid_yolo.config.schema import ModelConfig, TaskConfig, TaskName
+from lucid_yolo.config.schema import ModelConfig
+from lucid_yolo.config.tasks import TaskConfig, TaskName
 from lucid_yolo.data.batch import Targets
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.labels.base import LabelSpec

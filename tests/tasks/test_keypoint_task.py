@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from lucid_yolo.config.compose import compose, to_root
-from lucid_yolo.config.schema import KeypointTaskConfig, ModelConfig, TaskName
+from lucid_yolo.config.schema import ModelConfig
+from lucid_yolo.config.tasks import KeypointTaskConfig, TaskName
 from lucid_yolo.data.batch import Targets
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.labels.base import KeypointSpec, LabelKind, LabelSpec, spec_without_data

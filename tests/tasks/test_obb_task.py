@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from lucid_yolo.config.compose import compose, to_root
-from lucid_yolo.config.schema import ModelConfig, ObbTaskConfig, TaskName
+from lucid_yolo.config.schema import ModelConfig
+from lucid_yolo.config.tasks import ObbTaskConfig, TaskName
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.labels.base import LabelKind, LabelSpec
 from lucid_yolo.data.labels.corners import CornerLabels

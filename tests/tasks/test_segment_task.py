@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from lucid_yolo.config.compose import compose, to_root
-from lucid_yolo.config.schema import ModelConfig, SegmentTaskConfig, TaskName
+from lucid_yolo.config.schema import ModelConfig
+from lucid_yolo.config.tasks import SegmentTaskConfig, TaskName
 from lucid_yolo.data.batch import Targets
 from lucid_yolo.data.empty import empty_targets
 from lucid_yolo.data.index import SplitIndex

@@ -29,7 +29,7 @@ from lucid_yolo.data.readers.parsers.base import (
     is_place,
 )
 from lucid_yolo.data.readers.problems import LabelError, Problems, allowed_ids, counted, some
-from lucid_yolo.data.readers.settings import Split, check_options
+from lucid_yolo.data.readers.settings import Split, check_options, naming
 from lucid_yolo.data.readers.sizes import missing_files, read_headers, size_conflict
 
 _LISTS = ("images", "annotations", "categories")
@@ -81,7 +81,7 @@ def read_annotations(source: Path, config: DataConfig, split: Split, labels: Lab
         names = some(os.path.relpath(path, folder) for path in missing)
         raise LabelError(
             f"{source}: {counted(len(missing), 'image file')} of {len(paths)} missing in {folder}: {names}; "
-            f"data.{split}_images=FOLDER picks another folder",
+            f"{naming(split, 'FOLDER', suffix='_images')} picks another folder",
             images=sorted(set(paths) - set(missing)),
         )
     rows = _read_objects(document["annotations"], categories, images, parser, problems)

@@ -13,6 +13,8 @@ from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.labels.base import KeypointSpec, LabelKind, Labels
 from lucid_yolo.data.readers.problems import LabelError, counted, some
 
+_BOX = ("box", "boxes")
+_NOUNS = {LabelKind.POLYGONS: ("box or outline", "boxes or outlines")}  # corners on a line have no size either
 _OVERHANG = 0.5  # pixels: a box that reaches out by less is rounding, clipped without a word
 
 
@@ -74,7 +76,7 @@ def build_index(
     """Clean the boxes, sort the objects by image and count what a user should know.
 
     Boxes without area are dropped, boxes outside their picture too, boxes partly outside are clipped (corners of
-    rotated boxes stay as they are); each is noted.
+    rotated boxes stay as they are); each is noted. An outline without area comes here as such a box.
 
     Args:
         facts: images and classes.
@@ -94,15 +96,16 @@ def build_index(
     outside = ~empty & (clipped[:, 2:] <= clipped[:, :2]).any(axis=1)
     cut = ~empty & ~outside & (np.abs(clipped - raw) > _OVERHANG).any(axis=1)
     all_notes = list(notes)
-    for chosen, what in (
-        (empty, "of zero size dropped"),
-        (outside, "wholly outside the picture dropped"),
-        (cut & (facts.labels is not LabelKind.CORNERS), "partly outside the picture clipped"),
+    noun = _NOUNS.get(facts.labels, _BOX)
+    for chosen, nouns, what, remedy in (
+        (empty, noun, "of zero size dropped", "; give each a width and a height, or remove it"),
+        (outside, _BOX, "wholly outside the picture dropped", "; move each into its picture, or remove it"),
+        (cut & (facts.labels is not LabelKind.CORNERS), _BOX, "partly outside the picture clipped", ""),
     ):
         positions = np.flatnonzero(chosen)
         if len(positions):
             names = some(where(rows.image[i], rows.keys[i]) for i in positions.tolist())
-            all_notes.append(f"{counted(len(positions), 'box', 'boxes')} {what}: {names}")
+            all_notes.append(f"{counted(len(positions), *nouns)} {what}: {names}{remedy}")
     kept = np.flatnonzero(~empty & ~outside)
     kept = kept[np.argsort(image[kept], kind="stable")]
     crowd = np.asarray(rows.crowd, bool)[kept]

@@ -13,7 +13,7 @@ from lucid_yolo.config.errors import DataError
 from lucid_yolo.config.schema import DataConfig
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.labels.base import LabelKind
-from lucid_yolo.data.readers.layout import SPLIT_NAMES
+from lucid_yolo.data.readers.layout import SPLIT_NAMES, its_splits
 from lucid_yolo.data.readers.oriented import (
     CLASS_OPTIONS,
     LabelledImage,
@@ -24,8 +24,8 @@ from lucid_yolo.data.readers.oriented import (
 )
 from lucid_yolo.data.readers.parsers.base import FARTHEST, is_place
 from lucid_yolo.data.readers.problems import Problems, some
-from lucid_yolo.data.readers.settings import SPLITS, Split, check_options, data_root, named_path
-from lucid_yolo.data.readers.tiles import TILE_OPTIONS, cut, tile_rule
+from lucid_yolo.data.readers.settings import SPLITS, Split, check_options, data_root, named_path, naming
+from lucid_yolo.data.readers.tiles import TILE_OPTIONS, cut, idle_note, tile_rule
 
 _LABELS = ("{split}/labelTxt*", "{split}/annfiles", "labelTxt*/{split}")
 _IMAGES = ("{split}/images", "images/{split}")
@@ -53,7 +53,7 @@ def read(config: DataConfig, split: Split, labels: LabelKind) -> SplitIndex:
     if not config.options.get("classes"):
         seen |= {name for other in SPLITS if other != split for name in _names(config, other)}
     classes = find_classes(config, seen, problems)
-    notes: list[str] = []
+    notes = [note for note in (idle_note(config),) if note is not None]
     if rule is not None:
         images, note = cut(images, rule, config, problems)
         notes.append(note)
@@ -73,7 +73,7 @@ def _label_folder(config: DataConfig, split: Split) -> Path:
         if not folder.is_dir():
             raise DataError(f"data.{split}={named}: {folder} is a file; a folder of label files is needed")
         return folder.absolute()
-    return _find(data_root(config), split, _LABELS, "folder of label files", f"data.{split}=FOLDER")
+    return _find(data_root(config), split, _LABELS, "folder of label files", config)
 
 
 def _image_folder(config: DataConfig, split: Split, labels: Path) -> Path:
@@ -85,23 +85,36 @@ def _image_folder(config: DataConfig, split: Split, labels: Path) -> Path:
         return folder.absolute()
     if (labels.parent / "images").is_dir():
         return labels.parent / "images"
-    return _find(data_root(config), split, _IMAGES, "folder of images", f"data.{split}_images=FOLDER")
+    return _find(data_root(config), split, _IMAGES, "folder of images", config, suffix="_images")
 
 
-def _find(root: Path, split: Split, patterns: tuple[str, ...], what: str, key: str) -> Path:
+def _find(
+    root: Path, split: Split, patterns: tuple[str, ...], what: str, config: DataConfig, *, suffix: str = ""
+) -> Path:
     """The one folder that the patterns match.
 
     Raises:
         DataError: there is none, or several.
     """
-    wanted = [pattern.format(split=name) for name in SPLIT_NAMES[split] for pattern in patterns]
-    found = [path for pattern in wanted for path in sorted(root.glob(pattern)) if path.is_dir()]
+    wanted, key = _wanted(split, patterns), naming(split, "FOLDER", suffix=suffix)
+    found = _folders(root, wanted)
     if len(found) > 1:
         names = some(path.relative_to(root) for path in found)
         raise DataError(f"{root}: several times a {what} for the {split} split: {names}; {key} picks one")
     if not found:
-        raise DataError(f"{root}: no {what} for the {split} split; looked for {', '.join(wanted)}; {key} names one")
+        there = its_splits(config, lambda one: bool(_folders(root, _wanted(one, _LABELS))))
+        raise DataError(
+            f"{root}: no {what} for the {split} split; looked for {', '.join(wanted)}; {there}; {key} names one"
+        )
     return found[0].absolute()
+
+
+def _wanted(split: Split, patterns: tuple[str, ...]) -> list[str]:
+    return [pattern.format(split=name) for name in SPLIT_NAMES[split] for pattern in patterns]
+
+
+def _folders(root: Path, patterns: list[str]) -> list[Path]:
+    return [path for pattern in patterns for path in sorted(root.glob(pattern)) if path.is_dir()]
 
 
 def _label_files(folder: Path) -> list[Path]:

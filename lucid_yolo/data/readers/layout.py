@@ -6,14 +6,14 @@ What is found twice is an error that lists both and names the key that decides, 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from lucid_yolo.config.errors import ConfigError, DataError
 from lucid_yolo.config.schema import DataConfig
 from lucid_yolo.data.labels.base import LabelKind
 from lucid_yolo.data.readers.problems import some
-from lucid_yolo.data.readers.settings import Split, data_root, named_path
+from lucid_yolo.data.readers.settings import Split, data_root, named_path, naming
 
 SPLIT_NAMES: dict[Split, tuple[str, ...]] = {
     "train": ("train",),
@@ -55,20 +55,30 @@ def find_annotations(config: DataConfig, split: Split, labels: LabelKind = Label
         return path.absolute()
     root = data_root(config)
     if not root.is_dir():
-        raise DataError(f"data.root: {root} is a file; data=coco needs the folder (data.{split} names a file)")
-    patterns = [pattern.format(split=name) for name in SPLIT_NAMES[split] for pattern in _ANNOTATIONS]
-    own = [p.replace(_USUAL, _OWN_FILES[labels]) for p in patterns if _USUAL in p] if labels in _OWN_FILES else []
-    found = _found(root, own) or _found(root, patterns)
+        raise DataError(f"data.root: {root} is a file; data=coco needs the folder ({naming(split, 'FILE')} names one)")
+    found = _annotation_files(root, split, labels)
     if len(found) > 1:
         raise DataError(f"{root}: several annotation files for the {split} split: {_list(found, root)}; {_pick(split)}")
     if not found:
-        shown = patterns[: len(_ANNOTATIONS)]
+        shown = _patterns(split)[: len(_ANNOTATIONS)]
         hint = "; there is a data.yaml: data=yolo reads it" if (root / "data.yaml").is_file() else ""
         raise DataError(
             f"{root}: no annotation file for the {split} split; looked for {', '.join(shown)} "
-            f"with the names {', '.join(SPLIT_NAMES[split])}; {_pick(split)}{hint}"
+            f"with the names {', '.join(SPLIT_NAMES[split])}; "
+            f"{its_splits(config, lambda one: bool(_annotation_files(root, one, labels)))}; {_pick(split)}{hint}"
         )
     return found[0]
+
+
+def its_splits(config: DataConfig, is_there: Callable[[Split], bool]) -> str:
+    """Which splits a data set has, for a message about one that it lacks.
+
+    Args:
+        config: names some of them.
+        is_there: whether the layout has one.
+    """
+    found = [split for split in SPLIT_NAMES if getattr(config, split) is not None or is_there(split)]
+    return f"its splits: {', '.join(found) or 'none'}"
 
 
 def find_images(config: DataConfig, split: Split, annotations: Path, file_names: Sequence[str]) -> Path:
@@ -99,13 +109,13 @@ def find_images(config: DataConfig, split: Split, annotations: Path, file_names:
     if best == 0:
         raise DataError(
             f"{annotations}: none of its images was found, for example {probes[0]}; looked in "
-            f"{_list(candidates, root)} of {root}; data.{split}_images=FOLDER picks the folder"
+            f"{_list(candidates, root)} of {root}; {naming(split, 'FOLDER', suffix='_images')} picks the folder"
         )
     chosen = [folder for folder, count in hits.items() if count == best]
     if len(chosen) > 1:
         raise DataError(
             f"{annotations}: its images are in several folders: {_list(chosen, root)} of {root}; "
-            f"data.{split}_images=FOLDER picks one"
+            f"{naming(split, 'FOLDER', suffix='_images')} picks one"
         )
     return chosen[0]
 
@@ -119,6 +129,16 @@ def refuse_image_keys(config: DataConfig) -> None:
     keys = [key for split in SPLIT_NAMES if getattr(config, key := f"{split}_images") is not None]
     if keys:
         raise ConfigError([f"data.{key}: data={config.format} has no use for this key; leave it out" for key in keys])
+
+
+def _patterns(split: Split) -> list[str]:
+    return [pattern.format(split=name) for name in SPLIT_NAMES[split] for pattern in _ANNOTATIONS]
+
+
+def _annotation_files(root: Path, split: Split, labels: LabelKind) -> list[Path]:
+    patterns = _patterns(split)
+    own = [p.replace(_USUAL, _OWN_FILES[labels]) for p in patterns if _USUAL in p] if labels in _OWN_FILES else []
+    return _found(root, own) or _found(root, patterns)
 
 
 def _image_folders(root: Path, split: Split, annotations: Path) -> list[Path]:
@@ -146,4 +166,4 @@ def _list(paths: Sequence[Path], root: Path) -> str:
 
 
 def _pick(split: Split) -> str:
-    return f"data.{split}=FILE picks one"
+    return f"{naming(split, 'FILE')} picks one"

@@ -21,7 +21,7 @@ from lucid_yolo.data.readers.columns import ObjectRows, SplitFacts, build_index
 from lucid_yolo.data.readers.parsers import get_parser
 from lucid_yolo.data.readers.parsers.base import LabelParser, UnusableLabelError
 from lucid_yolo.data.readers.problems import LabelError, Problems, counted, some
-from lucid_yolo.data.readers.settings import Split
+from lucid_yolo.data.readers.settings import Split, naming
 from lucid_yolo.data.readers.sizes import displayed_sizes, size_conflict
 from lucid_yolo.data.readers.yolo_files import IMAGE_SUFFIXES
 
@@ -119,7 +119,7 @@ def pair_images(labels: Sequence[Path], folder: Path, split: Split) -> list[str]
     if missing := [label.stem for label in labels if label.stem not in by_stem]:
         raise LabelError(
             f"{folder}: no image for {counted(len(missing), 'label file')} of {len(labels)}: {some(missing)}; "
-            f"data.{split}_images=FOLDER picks another folder",
+            f"{naming(split, 'FOLDER', suffix='_images')} picks another folder",
             images=sorted(str(folder / name) for names in by_stem.values() for name in names),
         )
     if twice := [some(by_stem[label.stem]) for label in labels if len(by_stem[label.stem]) > 1]:

@@ -15,7 +15,7 @@ from lucid_yolo.config.errors import DataError
 from lucid_yolo.config.schema import DataConfig
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.labels.base import LabelKind
-from lucid_yolo.data.readers.layout import SPLIT_NAMES
+from lucid_yolo.data.readers.layout import SPLIT_NAMES, its_splits
 from lucid_yolo.data.readers.oriented import (
     CLASS_OPTIONS,
     LabelledImage,
@@ -26,7 +26,7 @@ from lucid_yolo.data.readers.oriented import (
 )
 from lucid_yolo.data.readers.parsers.base import FARTHEST, is_place
 from lucid_yolo.data.readers.problems import Problems, some
-from lucid_yolo.data.readers.settings import SPLITS, Split, check_options, data_root, named_path
+from lucid_yolo.data.readers.settings import SPLITS, Split, check_options, data_root, named_path, naming
 from lucid_yolo.data.readers.xml_lines import Element, read_xml
 from lucid_yolo.ops.rotated_np import corners
 
@@ -66,13 +66,17 @@ def _list_file(config: DataConfig, split: Split) -> Path:
     named: str | None = getattr(config, split)
     if named is not None:
         return named_path(f"data.{split}", named, root).absolute()
-    tried = [root / _LISTS / f"{name}.txt" for name in SPLIT_NAMES[split]]
-    found = [path for path in tried if path.is_file()]
+    found = [path for path in _lists(root, split) if path.is_file()]
     if len(found) != 1:
         what = "several lists" if found else "no list"
-        names = some(path.relative_to(root) for path in found or tried)
-        raise DataError(f"{root}: {what} of the {split} split: {names}; data.{split}=FILE names one")
+        names = some(path.relative_to(root) for path in found or _lists(root, split))
+        there = its_splits(config, lambda one: any(path.is_file() for path in _lists(root, one)))
+        raise DataError(f"{root}: {what} of the {split} split: {names}; {there}; {naming(split, 'FILE')} names one")
     return found[0].absolute()
+
+
+def _lists(root: Path, split: Split) -> list[Path]:
+    return [root / _LISTS / f"{name}.txt" for name in SPLIT_NAMES[split]]
 
 
 def _label_files(config: DataConfig, listed: Path) -> list[Path]:
@@ -100,7 +104,7 @@ def _image_folder(config: DataConfig, split: Split) -> Path:
     root = data_root(config)
     folder = root / _IMAGES if named is None else named_path(f"data.{split}_images", named, root)
     if not folder.is_dir():
-        raise DataError(f"{folder}: no such folder of images; data.{split}_images=FOLDER names one")
+        raise DataError(f"{folder}: no such folder of images; {naming(split, 'FOLDER', suffix='_images')} names one")
     return folder.absolute()
 
 

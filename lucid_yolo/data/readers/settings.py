@@ -50,6 +50,17 @@ def data_root(config: DataConfig) -> Path:
     return root
 
 
+def naming(split: Split, what: str, *, suffix: str = "") -> str:
+    """What a user writes to name a place of a split.
+
+    Args:
+        split: no run reads a test split, so its places are named to the verb that does.
+        what: stands for the value, such as "FILE".
+        suffix: of the key, "_images" for pictures.
+    """
+    return f"data.{split}{suffix}={what}" if split in SPLITS else f"val{suffix}={what} of lucid-yolo validate"
+
+
 def named_path(key: str, value: str, root: Path) -> Path:
     """Path that a key such as ``data.train`` names: relative to the data set, else to the working directory.
 

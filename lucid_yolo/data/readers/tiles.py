@@ -20,6 +20,7 @@ import numpy as np
 from lucid_yolo.config.errors import ConfigError, DataError
 from lucid_yolo.config.paths import CACHE_VARIABLE, cache_directory
 from lucid_yolo.config.schema import BadImages, DataConfig, ExifOrientation
+from lucid_yolo.config.verbs import OVERLAP
 from lucid_yolo.data.image import image_size, read_image
 from lucid_yolo.data.readers.oriented import LabelledImage, OrientedObject
 from lucid_yolo.data.readers.problems import Problems
@@ -51,19 +52,32 @@ class TileRule:
 
 
 def tile_rule(config: DataConfig) -> TileRule | None:
-    """Read ``data.options.tile`` and ``data.options.overlap``; None where pictures are not cut.
+    """Read ``data.options.tile`` and ``data.options.overlap`` (null: 200); None where pictures are not cut.
 
     Raises:
         ConfigError: values out of range.
     """
-    size, overlap = config.options.get("tile"), config.options.get("overlap", 0)
+    size, overlap = config.options.get("tile"), config.options.get("overlap")
     if size is None:
         return None
+    if overlap is None:
+        overlap = OVERLAP
     if type(size) is not int or size < 32:
         raise ConfigError([f"data.options.tile={size!r}: a whole number of pixels, at least 32, is needed"])
     if type(overlap) is not int or not 0 <= overlap < size:
         raise ConfigError([f"data.options.overlap={overlap!r}: a whole number from 0 to {size - 1} is needed"])
     return TileRule(size, overlap)
+
+
+def idle_note(config: DataConfig) -> str | None:
+    """Name a setting of tiles where pictures are not cut; None where there is none."""
+    overlap = config.options.get("overlap")
+    if overlap is None or config.options.get("tile") is not None:
+        return None
+    return (
+        f"data.options.overlap={overlap} does nothing: it is of tiles, and there are none; set "
+        "data.options.tile=PIXELS too, or leave it out"
+    )
 
 
 def cut(

@@ -13,7 +13,7 @@ import yaml  # type: ignore[import-untyped]
 from lucid_yolo.config.errors import DataError
 from lucid_yolo.config.schema import DataConfig
 from lucid_yolo.data.readers.problems import Problems, counted, some
-from lucid_yolo.data.readers.settings import Split, data_root
+from lucid_yolo.data.readers.settings import Split, data_root, naming
 
 IMAGE_SUFFIXES = frozenset({".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
 _SPLIT_KEYS: dict[Split, tuple[str, ...]] = {
@@ -85,7 +85,8 @@ def list_images(data: DataYaml, config: DataConfig, split: Split) -> tuple[list[
         entries = data.splits.get(key, ())
         if not entries:
             raise DataError(
-                f"{data.file}: no key {split!r}, so the {split} split is unknown; write it there or set data.{split}; "
+                f"{data.file}: no key {split!r}, so the {split} split is unknown; write it there, or "
+                f"{naming(split, 'PLACE')} names it; "
                 f"its splits: {', '.join(data.splits) or 'none'}"
             )
     images: list[str] = []

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lucid_yolo.config.regions import REGIONS
-from lucid_yolo.config.schema import CompileName, MuSGDConfig, RegionConfig, TaskName
+from lucid_yolo.config.schema import CompileName, MuSGDConfig, RegionConfig
+from lucid_yolo.config.tasks import TaskName
 from lucid_yolo.perf.flag import Choice, Flag
 from lucid_yolo.perf.live import LiveFacts, ModuleFacts, first_names
 from lucid_yolo.perf.rules import Facts, Kind, Rule, Stage, needs_cuda

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lucid_yolo.config.schema import ModelConfig, TaskConfig, TaskName
+from lucid_yolo.config.schema import ModelConfig
+from lucid_yolo.config.tasks import TaskConfig, TaskName
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.labels.base import LabelKind, LabelSpec
 from lucid_yolo.losses.detection import PART_NAMES, DetectionLoss

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
-from lucid_yolo.config.schema import ModelConfig, ObbTaskConfig, TaskConfig, TaskName
+from lucid_yolo.config.schema import ModelConfig
+from lucid_yolo.config.tasks import ObbTaskConfig, TaskConfig, TaskName
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.labels.base import LabelKind, LabelSpec
 from lucid_yolo.losses.rotated import PART_NAMES, RotatedLoss

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, cast
 
 from torch import nn
 
-from lucid_yolo.config.schema import ModelConfig, SegmentTaskConfig, TaskConfig, TaskName
+from lucid_yolo.config.schema import ModelConfig
+from lucid_yolo.config.tasks import SegmentTaskConfig, TaskConfig, TaskName
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.labels.base import LabelKind, LabelSpec
 from lucid_yolo.losses.segmentation import PART_NAMES, SegmentationLoss

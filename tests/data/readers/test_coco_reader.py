@@ -43,7 +43,7 @@ def test_bccd(test_data: Path, split: str, images: int, objects: int, flaw: str)
     assert (len(index), len(index.boxes)) == (images, objects)
     assert index.class_names == ("RBC", "WBC", "Platelets")
     assert index.category_ids == (1, 2, 3)
-    assert any(re.search(rf"^1 box of zero size dropped: annotation \d+ \({flaw}.jpg\)$", n) for n in index.notes)
+    assert any(re.search(rf"^1 box of zero size dropped: annotation \d+ \({flaw}.jpg\);", n) for n in index.notes)
 
 
 @pytest.mark.parametrize("split", ["train", "val"])
@@ -201,8 +201,14 @@ def test_boxes_are_cleaned_and_noted(coco_set: Write) -> None:
     boxes = [[4, 5, 20, 10], [-3, 40, 20, 20], [70, 5, 4, 4], [3, 3, 0, 9], [0, 0, 64.3, 48]]
     index = read(coco_set([{**OBJECT, "bbox": box} for box in boxes]))
     assert index.boxes.tolist() == [[4, 5, 24, 15], [0, 40, 17, 48], [0, 0, 64, 48]]
-    assert "1 box of zero size dropped: annotation 103 (a.jpg)" in index.notes
-    assert "1 box wholly outside the picture dropped: annotation 102 (a.jpg)" in index.notes
+    assert (
+        "1 box of zero size dropped: annotation 103 (a.jpg); give each a width and a height, or remove it"
+        in index.notes
+    )
+    assert (
+        "1 box wholly outside the picture dropped: annotation 102 (a.jpg); move each into its picture, or remove it"
+        in index.notes
+    )
     assert "1 box partly outside the picture clipped: annotation 101 (a.jpg)" in index.notes
 
 

@@ -99,6 +99,14 @@ def test_folders_that_are_named(dota_set: Write) -> None:
         read(root, train="a/train/train.txt")
 
 
+def test_a_test_split_that_is_missing_is_named_with_those_that_are_there(dota_set: Write) -> None:
+    root = dota_set()
+    advice = r"for the test split; .*; its splits: train, val; val=FOLDER of lucid-yolo validate names one"
+    with pytest.raises(DataError, match=advice):
+        read(root, "test")
+    assert len(read(root, "test", test="val/labelTxt").boxes) == 1  # what val=val/labelTxt sets
+
+
 def test_two_versions_of_the_labels_are_ambiguous(dota_set: Write) -> None:
     root = dota_set()
     (root / "train" / "labelTxt-v1.0").mkdir()

@@ -13,7 +13,8 @@ import pytest
 from pycocotools.coco import COCO
 
 from lucid_yolo.config.errors import DataError
-from lucid_yolo.config.schema import DataConfig, KeypointsConfig
+from lucid_yolo.config.schema import DataConfig
+from lucid_yolo.config.tasks import KeypointsConfig
 from lucid_yolo.data.check import check_data
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.labels.base import LabelKind

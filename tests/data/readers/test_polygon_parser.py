@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from pycocotools import mask as coco_mask
 
 from lucid_yolo.config.errors import DataError
 from lucid_yolo.config.schema import DataConfig
+from lucid_yolo.data.check import check_data
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.labels.base import LabelKind
 from lucid_yolo.data.labels.polygons import PolygonLabels
 from lucid_yolo.data.readers import read_split
+from lucid_yolo.data.readers.parsers.base import on_a_line
 
 Write = Callable[..., Path]
 WIDTH, HEIGHT = 64, 48
@@ -99,10 +105,66 @@ def test_refused_segmentations_are_named(coco_set: Write, segmentation: Any, mes
         read(coco_set(annotations))
 
 
-def test_an_outline_that_covers_nothing_is_dropped(coco_set: Write) -> None:
-    index = read(coco_set([{**BOX, "segmentation": [RING]}, {**BOX, "segmentation": [[4, 5, 9, 5, 14, 5]]}]))
+@pytest.mark.parametrize(
+    "rings",
+    [
+        [[4, 5, 9, 5, 14, 5]],
+        [[4, 5, 14, 10, 24, 15]],  # a diagonal
+        [[4, 5, 10.67, 8.33, 24, 15, 17.33, 11.67]],  # the same, rounded to two decimals
+        [[4, 5, 4, 5, 4, 5]],
+        [[4, 5, 9, 5, 14, 5], [4, 15, 14, 15, 24, 15]],  # two lines
+    ],
+)
+def test_an_outline_that_covers_nothing_is_dropped(coco_set: Write, rings: list[list[float]]) -> None:
+    index = read(coco_set([{**BOX, "segmentation": [RING]}, {**BOX, "segmentation": rings}]))
     assert len(labels_of(index)) == 1
-    assert index.notes[0] == "1 box of zero size dropped: annotation 101 (a.jpg)"
+    assert index.notes[0] == (
+        "1 box or outline of zero size dropped: annotation 101 (a.jpg); give each a width and a height, or remove it"
+    )
+
+
+@pytest.mark.parametrize(
+    "rings",
+    [
+        [[4, 5, 24, 5, 24, 5.5]],  # 5 square pixels, as thin as a box of half a pixel, which is kept too
+        [[4, 5, 24, 15, 24, 5, 4, 15]],  # crosses itself: its two halves have areas of opposite sign
+        [[4, 5, 14, 10, 24, 15], RING],  # one part of it is enough
+    ],
+)
+def test_an_outline_that_covers_something_stays(coco_set: Write, rings: list[list[float]]) -> None:
+    index = read(coco_set([{**BOX, "segmentation": rings}]))
+    assert len(labels_of(index)) == 1
+    assert not any("dropped" in note for note in index.notes)
+
+
+def test_a_line_of_a_label_file_that_covers_nothing_is_named(yolo_set: Write) -> None:
+    triangle, diagonal = "1 0.25 0.5 0.75 0.5 0.5 0.75", "0 0.1 0.2 0.233333 0.3 0.5 0.5"
+    root = yolo_set(f"{triangle}\n{diagonal}\n")
+    index = read(root, format="yolo")
+    assert index.classes.tolist() == [1]
+    assert re.search(r"^1 box or outline of zero size dropped: .*a.txt line 2; give each", "\n".join(index.notes), re.M)
+    report = str(check_data(DataConfig(format="yolo", root=str(root)), LabelKind.POLYGONS).splits[0].notes)
+    assert "a.txt line 2; give each a width and a height, or remove it" in report
+
+
+@given(
+    ends=st.tuples(*[st.floats(-1000, 1000)] * 4),
+    places=st.lists(st.floats(0, 1), min_size=1, max_size=6),
+    order=st.randoms(use_true_random=False),
+)
+def test_points_between_two_others_lie_on_a_line_and_one_beside_them_does_not(
+    ends: tuple[float, float, float, float], places: list[float], order: random.Random
+) -> None:
+    start, end = np.array(ends[:2]), np.array(ends[2:])
+    points = [start, end, *(start + place * (end - start) for place in places)]
+    order.shuffle(points)
+    assert on_a_line(*np.array(points).T.tolist(), rounding=1e-6)
+    length = float(np.abs(end - start).max())
+    assume(length > 1e-3)
+    across = np.array([start[1] - end[1], end[0] - start[0]]) / length  # a vector at a right angle, about as long as 1
+    beside = [*points, points[-1] + 0.01 * length * across]
+    order.shuffle(beside)
+    assert not on_a_line(*np.array(beside).T.tolist(), rounding=1e-6)
 
 
 def test_a_missing_segmentation_is_named_with_its_annotation(coco_set: Write) -> None:

@@ -127,8 +127,10 @@ def test_lists_and_what_they_name(xml_set: Write) -> None:
     (root / "mine.txt").write_text("\n")
     with pytest.raises(DataError, match=r"mine.txt: the list is empty"):
         read(root, train="mine.txt")
-    with pytest.raises(DataError, match=r"no list of the test split: ImageSets/Main/test.txt; data.test=FILE"):
+    with pytest.raises(DataError, match=r"test.txt; its splits: train, val; val=FILE of lucid-yolo validate"):
         read(root, "test")
+    (root / "mine.txt").write_text("val\n")
+    assert len(read(root, "test", test="mine.txt")) == 1  # what val=mine.txt sets
     (root / "JPEGImages" / "train.jpg").unlink()
     with pytest.raises(DataError, match=r"set/JPEGImages: no image for 1 label file of 1: train"):
         read(root)

@@ -12,12 +12,14 @@ import pytest
 import shapely
 from numpy.typing import NDArray
 
+from lucid_yolo.config.compose import compose, to_root
 from lucid_yolo.config.errors import ConfigError, DataError
 from lucid_yolo.config.schema import BadImages, DataConfig
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.labels.base import LabelKind
 from lucid_yolo.data.labels.corners import CornerLabels
 from lucid_yolo.data.readers import read_split
+from lucid_yolo.data.readers.tiles import TileRule, idle_note, tile_rule
 from lucid_yolo.ops.rotated_np import corners
 from lucid_yolo.ops.tiling import windows
 
@@ -92,6 +94,18 @@ def test_tiles_show_the_picture_and_its_objects_by_their_share(large_set: Callab
 def test_small_pictures_are_not_said_to_be_cut(large_set: Callable[..., Path]) -> None:
     root = large_set(np.array([[100.0, 40.0, 20.0, 10.0, 0.2]]))
     assert read(root, {"tile": 1024}).notes[0].startswith("no image is larger than data.options.tile=1024")
+
+
+def test_an_overlap_without_tiles_is_named_and_one_with_tiles_has_a_default(large_set: Callable[..., Path]) -> None:
+    root = large_set(np.array([[100.0, 40.0, 20.0, 10.0, 0.2]]))
+    for options in ({"tile": None, "overlap": 50}, {"overlap": 50}):
+        assert read(root, options).notes[0].startswith("data.options.overlap=50 does nothing: it is of tiles")
+    for options in ({"tile": None, "overlap": None}, {}, CUT):
+        assert not any("does nothing" in note for note in read(root, options).notes)
+    shipped = to_root(compose(["data=dota", "task=obb", "data.root=x"])).data
+    assert tile_rule(shipped) == TileRule(size=1024, overlap=200)
+    whole = to_root(compose(["data=dota", "task=obb", "data.root=x", "data.options.tile=null"])).data
+    assert (tile_rule(whole), idle_note(whole)) == (None, None)
 
 
 def test_a_second_run_cuts_nothing_and_a_changed_picture_is_cut_again(large_set: Callable[..., Path]) -> None:

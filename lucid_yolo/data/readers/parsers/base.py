@@ -53,6 +53,30 @@ def are_places(values: Sequence[Any]) -> bool:
     return not values or (min(values) >= -FARTHEST and max(values) <= FARTHEST and not math.isnan(sum(values)))
 
 
+PIXEL_ROUNDING, FRACTION_ROUNDING = 0.01, 1e-6
+"""What files round away of a coordinate in pixels, written with two decimals, and of a fraction, written with six."""
+
+
+def on_a_line(xs: Sequence[float], ys: Sequence[float], *, rounding: float) -> bool:
+    """Whether points lie on one line, or in one place, but for rounding: they enclose nothing.
+
+    All points are compared with the line between two that are farthest apart along the longer side.
+
+    Args:
+        xs: in pixels, or in fractions of a picture.
+        ys: likewise.
+        rounding: distance from the line that counts as none, in the same unit.
+    """
+    left, right, top, bottom = min(xs), max(xs), min(ys), max(ys)
+    extent, along, ends = max(
+        (right - left, xs, (left, right)), (bottom - top, ys, (top, bottom)), key=lambda one: one[0]
+    )
+    first, last = (along.index(end) for end in ends)
+    x, y, across, down = xs[first], ys[first], xs[last] - xs[first], ys[last] - ys[first]
+    limit = rounding * extent
+    return not any(abs((px - x) * down - (py - y) * across) > limit for px, py in zip(xs, ys, strict=True))
+
+
 class LabelParser(Protocol):
     """Reads one kind of label from every format that has it."""
 

@@ -9,11 +9,20 @@ import numpy as np
 
 from lucid_yolo.data.labels.base import KeypointSpec, Labels
 from lucid_yolo.data.labels.corners import CornerLabels
-from lucid_yolo.data.readers.parsers.base import FARTHEST, Box, LabelParser, Parsed, UnusableLabelError, are_places
+from lucid_yolo.data.readers.parsers.base import (
+    FARTHEST,
+    FRACTION_ROUNDING,
+    PIXEL_ROUNDING,
+    Box,
+    LabelParser,
+    Parsed,
+    UnusableLabelError,
+    are_places,
+    on_a_line,
+)
 
 _COUNT = 8  # numbers of four corners
 _LOW, _HIGH = -1.0, 2.0  # fractions: a corner may lie outside of the picture, but not by more than a whole picture
-_FLAT = 1e-9  # area of the corners, as a share of the square on their extent, below which they lie on a line
 _COCO_ALLOWED = (
     "allowed: 'corners' with 8 numbers x1, y1, ... x4, y4 in pixels, or 'segmentation' with one ring of 4 corners"
 )
@@ -32,7 +41,7 @@ class CornerParser:
             raise UnusableLabelError(
                 f"its corners are {list(values)}; 8 finite numbers in pixels, none beyond {FARTHEST}, are needed"
             )
-        return _parsed([float(value) for value in values])
+        return _parsed([float(value) for value in values], PIXEL_ROUNDING)
 
     def coco_keypoints(self, categories: Sequence[Mapping[str, Any]]) -> KeypointSpec | None:
         """None are read."""
@@ -48,7 +57,7 @@ class CornerParser:
                     f"coordinate {value:g}; allowed: {_LOW:g} to {_HIGH:g}, fractions of the picture, which corners "
                     "may leave; pixels are to be divided by its width and height"
                 )
-        return _parsed(values)
+        return _parsed(values, FRACTION_ROUNDING)
 
     def yolo_coordinates(self, values: Sequence[float], keypoints: tuple[int, int] | None) -> Sequence[float]:
         """None: corners may leave the picture."""
@@ -105,23 +114,13 @@ def _upright(x: Any, y: Any, width: Any, height: Any) -> Sequence[Any]:
         raise UnusableLabelError(f"bbox is {[x, y, width, height]}; four numbers are needed") from None
 
 
-def _parsed(values: Sequence[float]) -> Parsed:
+def _parsed(values: Sequence[float], rounding: float) -> Parsed:
     """Corners with the upright box around them; corners on a line have a box of no size, which readers drop."""
     xs, ys = values[::2], values[1::2]
     box: Box = (min(xs), min(ys), max(xs), max(ys))
-    extent = max(box[2] - box[0], box[3] - box[1])
-    if _area_bound(xs, ys) <= _FLAT * extent * extent:
+    if on_a_line(xs, ys, rounding=rounding):
         box = (*box[:2], *box[:2])
     return Parsed(box, tuple(values))
-
-
-def _area_bound(xs: Sequence[float], ys: Sequence[float]) -> float:
-    """Twice the largest triangle of the first corner and two others; 0 if and only if all lie on a line.
-
-    Three corners in one place lie on a line with the fourth.
-    """
-    (ax, bx, cx), (ay, by, cy) = ([v - vs[0] for v in vs[1:]] for vs in (xs, ys))
-    return max(abs(ax * by - ay * bx), abs(ax * cy - ay * cx), abs(bx * cy - by * cx))
 
 
 PARSER: LabelParser = CornerParser()

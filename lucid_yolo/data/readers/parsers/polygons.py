@@ -11,7 +11,17 @@ from numpy.typing import NDArray
 
 from lucid_yolo.data.labels.base import KeypointSpec, Labels
 from lucid_yolo.data.labels.polygons import Outline, PolygonLabels
-from lucid_yolo.data.readers.parsers.base import FARTHEST, Box, LabelParser, Parsed, UnusableLabelError, are_places
+from lucid_yolo.data.readers.parsers.base import (
+    FARTHEST,
+    FRACTION_ROUNDING,
+    PIXEL_ROUNDING,
+    Box,
+    LabelParser,
+    Parsed,
+    UnusableLabelError,
+    are_places,
+    on_a_line,
+)
 from lucid_yolo.data.readers.parsers.run_lengths import read_run_lengths
 from lucid_yolo.ops.contours import outline
 
@@ -25,7 +35,7 @@ class PolygonParser:
     def coco(self, annotation: Mapping[str, Any]) -> Parsed:
         """Read ``segmentation``; the box stays the one that the file states.
 
-        An outline without width or height has a box of no size, which readers drop.
+        An outline whose corners lie on a line has a box of no size, which readers drop.
         """
         if "segmentation" not in annotation:
             raise UnusableLabelError(f"has no 'segmentation'; {_NEEDED}")
@@ -49,7 +59,10 @@ class PolygonParser:
         return None
 
     def yolo(self, values: Sequence[float], keypoints: tuple[int, int] | None) -> Parsed:
-        """Read the corners of a polygon; a line that holds a box has no outline."""
+        """Read the corners of a polygon; a line that holds a box has no outline.
+
+        Corners on a line have a box of no size, which readers drop.
+        """
         allowed = "task=segment needs the corners of a polygon: 7, 9, ... fields (class x1 y1 x2 y2 x3 y3 ...)"
         if len(values) == 4:
             raise UnusableLabelError(f"the line holds a box; {allowed}")
@@ -58,7 +71,10 @@ class PolygonParser:
         if len(values) < _FEWEST or len(values) % 2:
             raise UnusableLabelError(allowed)
         x, y = values[::2], values[1::2]
-        return Parsed((min(x), min(y), max(x), max(y)), _outline([np.array(values, np.float64).reshape(-1, 2)]))
+        box: Box = (min(x), min(y), max(x), max(y))
+        if on_a_line(x, y, rounding=FRACTION_ROUNDING):
+            box = (*box[:2], *box[:2])
+        return Parsed(box, _outline([np.array(values, np.float64).reshape(-1, 2)]))
 
     def yolo_coordinates(self, values: Sequence[float], keypoints: tuple[int, int] | None) -> Sequence[float]:
         """All of them."""
@@ -86,7 +102,7 @@ def _no_size(rings: Sequence[Sequence[float]], box: Any) -> Box | None:
     """
     left, right = (pick(pick(ring[::2]) for ring in rings) for pick in (min, max))
     top, bottom = (pick(pick(ring[1::2]) for ring in rings) for pick in (min, max))
-    if left == right or top == bottom:
+    if all(on_a_line(ring[::2], ring[1::2], rounding=PIXEL_ROUNDING) for ring in rings):
         return (left, top, left, top)
     if isinstance(box, list) and len(box) == 4 and are_places(box) and min(box[2:]) > 0:
         x, y, width, height = box
