@@ -76,6 +76,14 @@ class CompileName(Choice):
     STEP = "step"
 
 
+class DepthwiseName(Choice):
+    """Whose kernels compute depthwise convolutions: torch's, the project's own, or these where they can be built."""
+
+    AUTO = "auto"
+    STOCK = "stock"
+    TRITON = "triton"
+
+
 class PrefetchName(Choice):
     """How far ahead workers prepare batches: to the end of the epoch, or on into the next one."""
 
@@ -287,6 +295,13 @@ class CompileConfig:
 
 
 @dataclass
+class DepthwiseConfig:
+    """Whose kernels compute depthwise convolutions."""
+
+    selected: DepthwiseName = DepthwiseName.AUTO
+
+
+@dataclass
 class PrefetchConfig:
     """How far ahead training batches are prepared."""
 
@@ -345,6 +360,7 @@ class RootConfig:
     cache: CacheConfig = field(default_factory=CacheConfig)
     capture: CaptureConfig = field(default_factory=CaptureConfig)
     compile: CompileConfig = field(default_factory=CompileConfig)
+    depthwise: DepthwiseConfig = field(default_factory=DepthwiseConfig)
     prefetch: PrefetchConfig = field(default_factory=PrefetchConfig)
     logger: LoggerConfig = field(default_factory=LoggerConfig)
     seed: int = 0
