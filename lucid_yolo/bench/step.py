@@ -22,15 +22,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from lucid_yolo.bench.record import environment, write_record
 from lucid_yolo.config.compose import compose, to_root
-from lucid_yolo.config.schema import RootConfig
+from lucid_yolo.config.schema import DepthwiseName, OnUnmet, RootConfig
 from lucid_yolo.data.batch import Targets
 from lucid_yolo.data.empty import empty_targets
 from lucid_yolo.data.labels.base import spec_without_data
 from lucid_yolo.nn.cast import CastOnce
+from lucid_yolo.nn.depthwise import set_filters
 from lucid_yolo.ops.images import scale_images
 from lucid_yolo.optim.build import build_optimizer
 from lucid_yolo.optim.clip import clip_gradients
 from lucid_yolo.optim.ema import Ema
+from lucid_yolo.perf.depthwise import TritonFilters
 from lucid_yolo.tasks import get_task
 
 PARTS = ("forward", "loss", "backward", "clip", "optimizer", "ema")
@@ -71,6 +73,8 @@ class StepRig:
         model = task.build_model(config.model, spec)
         self.model: nn.Module = model.to(self.device, memory_format=self.memory_format)  # type: ignore[call-overload]
         self.model.train()
+        if self.device.type == "cuda" and config.depthwise.selected is not DepthwiseName.STOCK:
+            set_filters(self.model, TritonFilters(OnUnmet.FALLBACK))
         self.network = CastOnce(self.model)
         self.loss = task.build_loss(config.task, spec, workload.size).to(self.device)
         self.optimizer = build_optimizer(self.model, config.optimizer, self.loss)

@@ -84,6 +84,13 @@ class DepthwiseName(Choice):
     TRITON = "triton"
 
 
+class KernelsName(Choice):
+    """Whose kernels normalise and activate maps in training: torch's, or the project's own."""
+
+    STOCK = "stock"
+    FUSED = "fused"
+
+
 class PrefetchName(Choice):
     """How far ahead workers prepare batches: to the end of the epoch, or on into the next one."""
 
@@ -302,6 +309,13 @@ class DepthwiseConfig:
 
 
 @dataclass
+class KernelsConfig:
+    """Whose kernels normalise and activate the maps of convolution units in training."""
+
+    selected: KernelsName = KernelsName.STOCK
+
+
+@dataclass
 class PrefetchConfig:
     """How far ahead training batches are prepared."""
 
@@ -361,6 +375,7 @@ class RootConfig:
     capture: CaptureConfig = field(default_factory=CaptureConfig)
     compile: CompileConfig = field(default_factory=CompileConfig)
     depthwise: DepthwiseConfig = field(default_factory=DepthwiseConfig)
+    kernels: KernelsConfig = field(default_factory=KernelsConfig)
     prefetch: PrefetchConfig = field(default_factory=PrefetchConfig)
     logger: LoggerConfig = field(default_factory=LoggerConfig)
     seed: int = 0

@@ -47,6 +47,8 @@ WORKLOAD = (
     "hsv",
     "cache",
     "compile",
+    "depthwise",
+    "kernels",
     "prefetch",
 )
 

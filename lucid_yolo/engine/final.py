@@ -16,6 +16,8 @@ from lucid_yolo.engine.evaluate import Evaluation, evaluate
 from lucid_yolo.engine.pictures import PictureWriter
 from lucid_yolo.engine.prepare import Prepared
 from lucid_yolo.engine.run_dir import RunDir
+from lucid_yolo.nn.depthwise import set_filters
+from lucid_yolo.perf.depthwise import plan_filters
 from lucid_yolo.tasks.base import Decoder, Task
 
 
@@ -43,6 +45,9 @@ def final_report(
     if not run_dir.best.exists():
         return no_metrics(task)
     trained = load_model(run_dir.best, device=prepared.device)
+    filters = plan_filters(prepared.plan, prepared.config)
+    if filters is not None:
+        set_filters(trained.model, filters)
     loader = ValLoader(prepared.splits.val, prepared.config.data, num_workers=prepared.workers.count, pin_memory=False)
     found = evaluate(
         trained.model,

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lucid_yolo.nn.depthwise import DepthwiseConv2d
 from lucid_yolo.nn.max_pool import max_pool
+from lucid_yolo.nn.norms import Normed
 
 HEAD_WIDTH = 64
 """Channels an attention head spans."""
@@ -33,7 +33,7 @@ class BatchNorm2d(nn.BatchNorm2d):
         nn.Module._load_from_state_dict(self, *args, **kwargs)
 
 
-class ConvNorm(nn.Module):
+class ConvNorm(Normed):
     """Bias-free convolution with "same" padding, then batch normalisation."""
 
     def __init__(
@@ -50,8 +50,7 @@ class ConvNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (B, in, H, W) to (B, out, H / stride, W / stride)."""
-        y: Tensor = self.norm(self.conv(x))
-        return y
+        return self.norms.normalise(self.conv(x), self.norm)
 
 
 class ConvUnit(ConvNorm):
@@ -59,7 +58,7 @@ class ConvUnit(ConvNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (B, in, H, W) to (B, out, H / stride, W / stride)."""
-        return F.silu(super().forward(x))
+        return self.norms.normalise_and_activate(self.conv(x), self.norm)
 
 
 class Bottleneck(nn.Module):

@@ -7,10 +7,17 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from lucid_yolo.config.errors import RunError
 from lucid_yolo.config.schema import OnUnmet
 from lucid_yolo.ops import colour_torch
-from lucid_yolo.perf.warning import warn_user
+from lucid_yolo.perf.first_call import FirstCall, Words
+
+WORDS = Words(
+    what="the fused colour kernel",
+    row="hsv.fused",
+    option="hsv=device",
+    without="hsv=device_native",
+    instead="torch changes the colours on the device",
+)
 
 
 class DeviceColour(Protocol):
@@ -26,15 +33,16 @@ class FusedColour:
 
     Args:
         on_unmet: whether such a failure is an error instead.
-
-    Attributes:
-        failure: why torch does the work; empty where the kernel does.
     """
 
     def __init__(self, on_unmet: OnUnmet) -> None:
-        self._on_unmet = on_unmet
+        self._first_call = FirstCall(WORDS, on_unmet)
         self._work: DeviceColour | None = None
-        self.failure = ""
+
+    @property
+    def failure(self) -> str:
+        """Why torch does the work; empty where the kernel does."""
+        return self._first_call.failure
 
     def __call__(self, images: Tensor, gains: Tensor, *, dtype: torch.dtype) -> Tensor:
         """Apply gains and scale; see `DeviceColour`.
@@ -47,22 +55,14 @@ class FusedColour:
         return self._work(images, gains, dtype=dtype)
 
     def _first(self, images: Tensor, gains: Tensor, dtype: torch.dtype) -> Tensor:
-        try:
+        def compiled() -> tuple[DeviceColour, Tensor]:
             from lucid_yolo.perf.kernels.colour import colour_and_scale  # noqa: PLC0415 - Triton is not everywhere
 
-            scaled = colour_and_scale(images, gains, dtype=dtype)
-        except torch.OutOfMemoryError:
-            raise
-        except Exception as error:  # whatever a toolchain of several programs can meet
-            self._give_up(f"{type(error).__name__}: {(str(error).strip() or 'no reason given').splitlines()[0]}")
+            return colour_and_scale, colour_and_scale(images, gains, dtype=dtype)
+
+        found = self._first_call.attempt(compiled)
+        if found is None:
             self._work = colour_torch.colour_and_scale
             return self._work(images, gains, dtype=dtype)
-        self._work = colour_and_scale
+        self._work, scaled = found
         return scaled
-
-    def _give_up(self, cause: str) -> None:
-        self.failure = cause
-        message = f"the fused colour kernel could not be compiled or started ({cause})"
-        if self._on_unmet is OnUnmet.RAISE:
-            raise RunError(f"hsv=device: {message}; hsv=device_native does without it")
-        warn_user(f"hsv.fused: {message} -> torch changes the colours on the device, as with hsv=device_native")

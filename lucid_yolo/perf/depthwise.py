@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lucid_yolo.config.schema import OnUnmet
+from lucid_yolo.config.schema import DepthwiseName, OnUnmet, RootConfig
 from lucid_yolo.nn.depthwise import STOCK
 from lucid_yolo.perf.capture.values import itself
 from lucid_yolo.perf.first_call import FirstCall, Words
-from lucid_yolo.perf.plan import Scalar
+from lucid_yolo.perf.plan import RunPlan, Scalar
 
 WORDS = Words(
     what="the kernels for depthwise convolutions",
@@ -68,6 +68,19 @@ class TritonFilters:
         if done:
             self._compiled.add(dtype)
         return bool(done)
+
+
+def plan_filters(plan: RunPlan, config: RootConfig) -> TritonFilters | None:
+    """Make what a plan has active; None: torch's own.
+
+    Args:
+        plan: of a run.
+        config: the run. Where it leaves the choice to us, kernels that fail are no unmet request.
+    """
+    if plan["depthwise"].active != DepthwiseName.TRITON:
+        return None
+    is_asked = config.depthwise.selected is DepthwiseName.TRITON
+    return TritonFilters(config.on_unmet if is_asked else OnUnmet.FALLBACK)
 
 
 def _try_out(dtype: torch.dtype, device: torch.device) -> bool:

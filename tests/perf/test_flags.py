@@ -27,11 +27,13 @@ def test_flags_of_the_package():
         "capture.step",
         "channels_last",
         "compile",
+        "depthwise",
         "deterministic",
         "accelerator",
         "devices",
         "hsv",
         "hsv.fused",
+        "kernels",
         "precision",
         "prefetch",
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lucid_yolo.config.schema import DepthwiseName
 from lucid_yolo.perf.flag import Choice, Flag
 from lucid_yolo.perf.rules import Facts, needs_cuda
-from lucid_yolo.perf.toolchain import needs_toolchain, unmet_toolchain
+from lucid_yolo.perf.toolchain import missing_for_kernels, needs_toolchain
 
 STOCK, TRITON = str(DepthwiseName.STOCK), str(DepthwiseName.TRITON)
 
@@ -21,7 +21,7 @@ def _choose(facts: Facts) -> Choice:
     if facts.machine.accelerator != "cuda":
         elsewhere = facts.machine.accelerator
         return Choice(value=STOCK, reason=f"auto: our kernels need CUDA, this run computes on {elsewhere}")
-    unmet = unmet_toolchain(facts)
+    unmet = missing_for_kernels(facts)
     if unmet:
         return Choice(value=STOCK, reason=f"auto: our kernels need {unmet}")
     return Choice(value=TRITON, reason="auto: ready at once, where cuDNN compiles a kernel for every shape")
@@ -32,8 +32,8 @@ FLAGS = (
         key="depthwise",
         option="depthwise=auto|stock|triton",
         summary="Whose kernels compute depthwise convolutions: torch's (cuDNN compiles one for every shape when a "
-        "process first meets it, seconds of the first step), or ours for all shapes, kept on disk; auto takes ours where "
-        "they can be built.",
+        "process first meets it, seconds of the first step), or ours for all shapes, kept on disk; auto takes ours "
+        "where they can be built.",
         requested=lambda facts: str(facts.config.depthwise.selected),
         choose=_choose,
         fallback=STOCK,

@@ -52,7 +52,10 @@ def errors(function: Callable[[Tensor, Tensor], Tensor], case: Case, device: str
     expected = (expected_y, *torch.autograd.grad(expected_y, exact, gradient.double()))
     assert all(t.dtype == dtype for t in actual)
     assert all(t.is_contiguous(memory_format=torch.channels_last) for t in actual[:2])
-    return [float((a.double() - b).norm() / b.norm()) for a, b in zip(actual, expected, strict=True)]
+    return [
+        float((a.detach().double() - b.detach()).norm() / b.detach().norm())
+        for a, b in zip(actual, expected, strict=True)
+    ]
 
 
 def bound(dtype: torch.dtype) -> float:
