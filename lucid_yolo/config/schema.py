@@ -107,6 +107,13 @@ class CompileName(Choice):
     STEP = "step"
 
 
+class KernelsName(Choice):
+    """Whose kernels normalise and activate maps in training: torch's, or the project's own."""
+
+    STOCK = "stock"
+    FUSED = "fused"
+
+
 class PrefetchName(Choice):
     """How far ahead workers prepare batches: to the end of the epoch, or on into the next one."""
 
@@ -388,6 +395,13 @@ class CompileConfig:
 
 
 @dataclass
+class KernelsConfig:
+    """Whose kernels normalise and activate the maps of convolution units in training."""
+
+    selected: KernelsName = KernelsName.STOCK
+
+
+@dataclass
 class PrefetchConfig:
     """How far ahead training batches are prepared."""
 
@@ -447,6 +461,7 @@ class RootConfig:
     cache: CacheConfig = field(default_factory=CacheConfig)
     capture: CaptureConfig = field(default_factory=CaptureConfig)
     compile: CompileConfig = field(default_factory=CompileConfig)
+    kernels: KernelsConfig = field(default_factory=KernelsConfig)
     prefetch: PrefetchConfig = field(default_factory=PrefetchConfig)
     logger: LoggerConfig = field(default_factory=LoggerConfig)
     seed: int = 0

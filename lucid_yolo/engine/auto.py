@@ -47,6 +47,7 @@ WORKLOAD = (
     "hsv",
     "cache",
     "compile",
+    "kernels",
     "prefetch",
 )
 

@@ -1,4 +1,4 @@
-"""What takes over parts of the step: recordings and compiled functions, for as long as the fit lasts."""
+"""What takes over parts of the step: recordings, compiled functions and kernels, for as long as the fit lasts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any
 import lightning as L
 
 from lucid_yolo.config.regions import REGIONS, STEP
-from lucid_yolo.config.schema import CompileName, RootConfig
+from lucid_yolo.config.schema import CompileName, KernelsName, RootConfig
 from lucid_yolo.engine.datamodule import TrainData
 from lucid_yolo.engine.module import TrainingModule
 from lucid_yolo.engine.transfer import CopyBeside, copy_in_order
 from lucid_yolo.nn.lanes import forget_lanes, set_lanes
+from lucid_yolo.nn.norms import forget_norms, set_norms
 from lucid_yolo.optim.clip import clip_gradients
 from lucid_yolo.optim.flat import FlatOptimizer
 from lucid_yolo.perf.capture.lanes import StreamLanes
@@ -20,6 +21,7 @@ from lucid_yolo.perf.capture.recorder import Recorder
 from lucid_yolo.perf.capture.step import RecordedStep
 from lucid_yolo.perf.capture.tape import CudaTape, Tape
 from lucid_yolo.perf.compiled import CompiledObjective
+from lucid_yolo.perf.norms import FusedNorms
 from lucid_yolo.perf.objective import Objective
 from lucid_yolo.perf.plan import RunPlan, Scalar
 from lucid_yolo.perf.setup import Built, judge_setup
@@ -49,6 +51,7 @@ class StepParts(L.Callback):
         self._whole: RecordedStep | None = None
         self._data: TrainData | None = None
         self._compiled: CompiledObjective[Any, Any] | None = None
+        self._norms: FusedNorms | None = None
 
     def outcomes(self) -> Mapping[str, Mapping[str, Scalar]]:
         """What happened, by row of the plan."""
@@ -56,6 +59,7 @@ class StepParts(L.Callback):
             **(self._recorder.outcomes() if self._recorder is not None else {}),
             **({f"capture.{STEP}": self._whole.outcome()} if self._whole is not None else {}),
             **({"compile": self._compiled.outcome()} if self._compiled is not None else {}),
+            **({"kernels": self._norms.outcome()} if self._norms is not None else {}),
         }
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -66,6 +70,9 @@ class StepParts(L.Callback):
             pl_module.objective = self._compiled = CompiledObjective(
                 pl_module.model, pl_module.loss, backend=self._backend
             )
+        if self.plan["kernels"].active == KernelsName.FUSED:
+            self._norms = FusedNorms(pl_module.device, self._config.on_unmet)
+            set_norms(pl_module.model, self._norms)
         active = [name for name in REGIONS if self.plan[f"capture.{name}"].active]
         if self.plan[f"capture.{STEP}"].active:
             self._record_whole(pl_module, trainer)
@@ -113,6 +120,7 @@ class StepParts(L.Callback):
         if self._whole is not None:
             self._whole.close()
         forget_lanes(module.model)
+        forget_norms(module.model)
         if self._data is not None:
             self._data.transfer = copy_in_order
         module.step = module.compute_losses

@@ -18,6 +18,7 @@ from lucid_yolo.config.regions import OF_EVERY_TASK
 from lucid_yolo.engine.step_parts import StepParts
 from lucid_yolo.engine.train import train
 from lucid_yolo.nn.cast import CastOnce
+from lucid_yolo.nn.norms import STOCK, Normed
 from lucid_yolo.perf.objective import Objective
 from lucid_yolo.perf.plan import resolve
 from tests.engine.tiny import tiny_overrides
@@ -93,6 +94,19 @@ def test_a_run_of_a_compiled_step_equals_the_eager_one(tmp_path: Path, eager: Ea
     assert parts.outcomes()["capture.gradient_norm"]["replays"] == 8
 
 
+def test_kernels_that_cannot_be_compiled_give_way_to_torch_within_a_recording(tmp_path: Path, eager: Eager) -> None:
+    parts = parts_for("kernels=fused", "capture=network", tape=CallTape())  # a real toolchain, and maps of a processor
+    with pytest.warns(
+        UserWarning, match="kernels: the fused kernels for normalisation could not be compiled"
+    ) as caught:
+        fused = run(tmp_path, "fused", callbacks=[parts])
+    assert len([w for w in caught if "fused kernels" in str(w.message)]) == 1
+    assert_same(fused, eager("trainer.accumulate=1"))
+    assert parts.plan["kernels"].active == "fused"
+    assert list(parts.outcomes()["kernels"]) == ["failure"]
+    assert parts.outcomes()["capture.network"]["native_calls"] == 0
+
+
 def test_everything_is_put_back_when_the_fit_ends(tmp_path: Path) -> None:
     class Watch(L.Callback):
         module: Any = None
@@ -100,11 +114,13 @@ def test_everything_is_put_back_when_the_fit_ends(tmp_path: Path) -> None:
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:
             self.module = pl_module
 
-    watch, parts = Watch(), parts_for(ALL, tape=CallTape())
-    run(tmp_path, "run", callbacks=[watch, parts])
+    watch, parts = Watch(), parts_for(ALL, "kernels=fused", tape=CallTape())
+    with pytest.warns(UserWarning, match="fused kernels"):
+        run(tmp_path, "run", callbacks=[watch, parts])
     assert type(watch.module.objective) is Objective
     assert type(watch.module.objective.network) is CastOnce
     assert watch.module.clip.__name__ == "clip_gradients"
+    assert all(unit.norms is STOCK for unit in watch.module.model.modules() if isinstance(unit, Normed))
 
 
 def test_what_was_built_is_judged_before_anything_is_installed(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from lucid_yolo.config.schema import (
     CachePlace,
     CompileName,
     HsvName,
+    KernelsName,
     MuSGDConfig,
     OnUnmet,
     OptimizerConfig,
@@ -77,6 +78,7 @@ def make_config(
     optimizer: OptimizerConfig | None = None,
     clip_norm: float | None = 10.0,
     hsv: HsvName = HsvName.WORKER,
+    kernels: KernelsName = KernelsName.STOCK,
     prefetch: PrefetchName = PrefetchName.NONE,
     num_workers: int | None = None,
     max_steps: int | None = None,
@@ -100,6 +102,7 @@ def make_config(
         getattr(config.capture, region).selected = True
     config.compile.selected = CompileName.STEP if compile_step else CompileName.NONE
     config.hsv.selected = hsv
+    config.kernels.selected = kernels
     config.prefetch.selected = prefetch
     config.data.num_workers = num_workers
     config.trainer.max_steps = max_steps

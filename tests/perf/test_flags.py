@@ -32,6 +32,7 @@ def test_flags_of_the_package():
         "devices",
         "hsv",
         "hsv.fused",
+        "kernels",
         "precision",
         "prefetch",
     ]

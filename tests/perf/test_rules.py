@@ -13,6 +13,7 @@ from lucid_yolo.config.schema import (
     CacheName,
     CachePlace,
     HsvName,
+    KernelsName,
     MuSGDConfig,
     PrecisionName,
     PrefetchName,
@@ -25,6 +26,7 @@ from tests.perf.machines import CACHE_BYTES, CPU, CUDA, GIB, H200, MPS, OLD_CUDA
 
 DATA = DataFacts(num_train=205, num_val=87, num_larger=0, largest=(640, 480), cache_bytes=CACHE_BYTES, num_workers=0)
 DEVICE_HSV = make_config(hsv=HsvName.DEVICE)
+FUSED = make_config(kernels=KernelsName.FUSED)
 AHEAD = make_config(prefetch=PrefetchName.EPOCH)
 RULES = {rule.id: (flag, rule) for flag in find_flags() for rule in flag.rules}
 
@@ -167,6 +169,36 @@ CASES = {
         (DEVICE_HSV, replace(CUDA, host_compiler=None)),
         (DEVICE_HSV, CUDA),
         "none of $CC, cc, gcc and clang was found",
+    ),
+    "kernels.or-compile": (
+        (make_config(kernels=KernelsName.FUSED, compile_step=True), CPU),
+        (make_config(compile_step=True), CPU),
+        "kernels=fused and compile=step exclude each other",
+    ),
+    "kernels.needs-cuda": (
+        (FUSED, MPS),
+        (make_config(), MPS),
+        "kernels=fused needs a CUDA device, this run computes on mps (no CUDA device, MPS is present); kernels=",
+    ),
+    "kernels.needs-linux": (
+        (FUSED, replace(CUDA, os="Windows")),
+        (make_config(), replace(CUDA, os="Windows")),
+        "kernels=fused needs Triton on Linux, this is Windows; kernels=stock does without it",
+    ),
+    "kernels.needs-capability": (
+        (FUSED, OLD_CUDA),
+        (FUSED, replace(CUDA, cuda_devices=(replace(H200, capability=(8, 0)),))),
+        "kernels=fused needs a CUDA device of capability 8.0 or newer, Tesla T4 is older",
+    ),
+    "kernels.needs-triton": (
+        (FUSED, replace(CUDA, triton=False)),
+        (FUSED, replace(CPU, triton=False)),  # that it needs CUDA is enough
+        "kernels=fused needs Triton, which cannot be imported here; install triton, or set kernels=stock",
+    ),
+    "kernels.needs-compiler": (
+        (FUSED, replace(CUDA, host_compiler=None)),
+        (FUSED, CUDA),
+        "none of $CC, cc, gcc and clang was found; install one, or set kernels=stock",
     ),
     "accelerator.present": (
         (make_config(accelerator="cuda"), MPS),

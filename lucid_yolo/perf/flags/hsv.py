@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from lucid_yolo.config.schema import HsvName
 from lucid_yolo.perf.flag import Choice, Flag
-from lucid_yolo.perf.rules import Facts, Kind, Rule, Stage, needs_cuda
-
-CAPABILITY = (8, 0)
-"""Oldest compute capability that the kernel is built for."""
+from lucid_yolo.perf.rules import Facts, needs_cuda
+from lucid_yolo.perf.toolchain import needs_toolchain
 
 
 def _selects(facts: Facts, *names: HsvName) -> bool:
@@ -51,39 +49,8 @@ FLAGS = (
         requested=lambda facts: _selects(facts, HsvName.DEVICE),
         choose=_choose_fused,
         fallback=False,
-        rules=(
-            Rule(
-                id="hsv.fused.needs-linux",
-                stage=Stage.MACHINE,
-                kind=Kind.FALLBACK,
-                applies=lambda facts: _may_fuse(facts) and facts.machine.os != "Linux",
-                sentence="the fused colour kernel needs Triton on Linux, this is {machine.os}; hsv=device_native does "
-                "without it",
-            ),
-            Rule(
-                id="hsv.fused.needs-capability",
-                stage=Stage.MACHINE,
-                kind=Kind.FALLBACK,
-                applies=lambda facts: _may_fuse(facts) and facts.machine.cuda_devices[0].capability < CAPABILITY,
-                sentence="the fused colour kernel needs a CUDA device of capability 8.0 or newer, "
-                "{machine.device_name} is older; hsv=device_native does without it",
-            ),
-            Rule(
-                id="hsv.fused.needs-triton",
-                stage=Stage.MACHINE,
-                kind=Kind.FALLBACK,
-                applies=lambda facts: _may_fuse(facts) and not facts.machine.triton,
-                sentence="the fused colour kernel needs Triton, which cannot be imported here; install triton, or set "
-                "hsv=device_native",
-            ),
-            Rule(
-                id="hsv.fused.needs-compiler",
-                stage=Stage.MACHINE,
-                kind=Kind.FALLBACK,
-                applies=lambda facts: _may_fuse(facts) and facts.machine.host_compiler is None,
-                sentence="the fused colour kernel needs a C compiler on the host, and none of $CC, cc, gcc and clang "
-                "was found; install one, or set hsv=device_native",
-            ),
+        rules=needs_toolchain(
+            "hsv.fused", asked=_may_fuse, what="the fused colour kernel", without="hsv=device_native"
         ),
     ),
 )
