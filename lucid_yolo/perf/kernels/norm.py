@@ -42,7 +42,8 @@ def forward(
     """Normalise by the statistics of the batch, scale and shift; with ``silu`` that is then activated.
 
     Args:
-        x: (N, C, H, W) float32, bfloat16 or float16 in channels_last memory, N * H * W above 1.
+        x: (N, C, H, W) float32, bfloat16 or float16 in channels_last memory, N * H * W above 1. It begins at a
+            multiple of 16 bytes, as what a convolution makes does; elsewhere sums have another order.
         weight: (C,) float32.
         bias: (C,) float32.
         running_mean: (C,) float32; follows the mean.
@@ -97,7 +98,7 @@ def backward(
         gradients of ``x``, in its type and memory order, of ``weight`` and of ``bias``, both (C,) float32.
     """
     rows, channels, tiling = _tiling(x, BACKWARD)
-    gradient = gradient.contiguous(memory_format=torch.channels_last)
+    gradient = _aligned(gradient.contiguous(memory_format=torch.channels_last))
     found = torch.empty_like(x, memory_format=torch.channels_last)
     partial, sums = _partial(x, tiling), torch.empty(2, channels, dtype=torch.float32, device=x.device)
     read = (gradient, x, weight, bias, statistics, partial)
@@ -106,6 +107,11 @@ def backward(
     _gradient_sums[tiling.grid](*read, *sizes, SILU=silu, **settings)
     _apply_gradient[tiling.grid](*read, found, sums, *sizes, SILU=silu, **settings)
     return found, sums[1], sums[0]
+
+
+def _aligned(tensor: Tensor) -> Tensor:
+    """A tensor that begins at a multiple of 16 bytes: elsewhere loads are narrower, and sums have another order."""
+    return tensor.clone() if tensor.data_ptr() % 16 else tensor
 
 
 def _tiling(x: Tensor, programs: int) -> tuple[int, int, Tiling]:
@@ -151,8 +157,8 @@ def _moments(
     split, column, inside = _columns(channels, BLOCK_CHANNELS)
     first = split * tiles * BLOCK_ROWS
     count = tl.minimum(rows - first, tiles * BLOCK_ROWS).to(tl.float32)
-    value, valid = _load(x, first, 0, rows, channels, column, inside, BLOCK_ROWS)
-    centre = tl.sum(value, axis=0)[None, :] / tl.minimum(rows - first, BLOCK_ROWS).to(tl.float32)
+    head, _valid = _load(x, first, 0, rows, channels, column, inside, BLOCK_ROWS)
+    centre = tl.sum(head, axis=0)[None, :] / tl.minimum(rows - first, BLOCK_ROWS).to(tl.float32)
     total = tl.zeros((BLOCK_ROWS, BLOCK_CHANNELS), tl.float32)
     square = tl.zeros((BLOCK_ROWS, BLOCK_CHANNELS), tl.float32)
     for at in range(tiles):
@@ -244,8 +250,8 @@ def _gradient_sums(
     total = tl.zeros((BLOCK_ROWS, BLOCK_CHANNELS), tl.float32)
     product = tl.zeros((BLOCK_ROWS, BLOCK_CHANNELS), tl.float32)
     for at in range(tiles):
-        value, _ = _load(x, first, at, rows, channels, column, inside, BLOCK_ROWS)
-        given, _ = _load(gradient, first, at, rows, channels, column, inside, BLOCK_ROWS)  # 0 where there is none
+        value, _valid = _load(x, first, at, rows, channels, column, inside, BLOCK_ROWS)
+        given, _valid = _load(gradient, first, at, rows, channels, column, inside, BLOCK_ROWS)  # 0 where there is none
         normal = (value - mean) * inverse
         if SILU:
             given = given * _slope(normal * scale + shift)
@@ -280,7 +286,7 @@ def _apply_gradient(
     total = tl.zeros((BLOCK_ROWS, BLOCK_CHANNELS), tl.float32)
     product = tl.zeros((BLOCK_ROWS, BLOCK_CHANNELS), tl.float32)
     for begin in range(0, splits, BLOCK_ROWS):
-        _, place, valid = _splits(partial, begin, splits, channels, column, inside, BLOCK_ROWS)
+        _other, place, valid = _splits(partial, begin, splits, channels, column, inside, BLOCK_ROWS)
         total += tl.load(place, mask=valid, other=0.0)
         product += tl.load(place + splits * channels, mask=valid, other=0.0)
     of_bias = tl.sum(total, axis=0)[None, :]
@@ -294,7 +300,7 @@ def _apply_gradient(
     for back in range(tiles):
         at = tiles - 1 - back
         value, valid = _load(x, first, at, rows, channels, column, inside, BLOCK_ROWS)
-        given, _ = _load(gradient, first, at, rows, channels, column, inside, BLOCK_ROWS)
+        given, _valid = _load(gradient, first, at, rows, channels, column, inside, BLOCK_ROWS)
         normal = (value - mean) * inverse
         if SILU:
             given = given * _slope(normal * scale + shift)
