@@ -157,13 +157,13 @@ def _moments(
     split, column, inside = _columns(channels, BLOCK_CHANNELS)
     first = split * tiles * BLOCK_ROWS
     count = tl.minimum(rows - first, tiles * BLOCK_ROWS).to(tl.float32)
-    head, _valid = _load(x, first, 0, rows, channels, column, inside, BLOCK_ROWS)
+    head, valid = _load(x, first, 0, rows, channels, column, inside, BLOCK_ROWS)
     centre = tl.sum(head, axis=0)[None, :] / tl.minimum(rows - first, BLOCK_ROWS).to(tl.float32)
-    total = tl.zeros((BLOCK_ROWS, BLOCK_CHANNELS), tl.float32)
-    square = tl.zeros((BLOCK_ROWS, BLOCK_CHANNELS), tl.float32)
-    for at in range(tiles):
-        value, valid = _load(x, first, at, rows, channels, column, inside, BLOCK_ROWS)
-        deviation = tl.where(valid, value - centre, 0.0)
+    total = tl.where(valid, head - centre, 0.0)
+    square = total * total
+    for at in range(1, tiles):
+        value, there = _load(x, first, at, rows, channels, column, inside, BLOCK_ROWS)
+        deviation = tl.where(there, value - centre, 0.0)
         total += deviation
         square += deviation * deviation
     off = tl.sum(total, axis=0)[None, :] / count
