@@ -1,1 +1,1 @@
-"""Kernels in Triton. Every module imports it at its top, so each is imported late: Triton is not everywhere."""
+"""Kernels in Triton, which is not everywhere: a module with kernels imports it at its top, and is imported late."""
