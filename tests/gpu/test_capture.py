@@ -153,6 +153,30 @@ def test_what_cannot_be_recorded_raises_and_leaves_the_device_usable() -> None:
     assert len(torch.rand(4, device="cuda").unique()) == 4
 
 
+def test_an_older_recording_that_becomes_garbage_does_not_break_a_new_one() -> None:
+    device, thresholds = torch.device("cuda"), gc.get_threshold()
+    x = torch.ones(4, device=device)
+
+    def make_objects() -> list[torch.Tensor]:
+        gc.set_threshold(1)  # the collector, were it on, would run now
+        for _ in range(1000):
+            [[]]
+        return [x + 2]
+
+    gc.collect()
+    gc.set_threshold(1_000_000)
+    try:
+        old: dict[str, object] = {"track": CudaTape(device).record(lambda: [x + 1])}
+        old["itself"] = old
+        del old
+        track = CudaTape(device).record(make_objects)
+    finally:
+        gc.set_threshold(*thresholds)
+    assert gc.isenabled()
+    track.replay()
+    assert torch.equal(track.outputs[0], torch.full((4,), 3.0, device=device))
+
+
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
 def test_gradients_are_copied_with_strides_that_have_a_fast_path(precision: str) -> None:
     rig = Rig(device="cuda", size=64, precision=precision)

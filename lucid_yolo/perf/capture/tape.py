@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -81,7 +83,10 @@ class CudaTape:
         graph, current = torch.cuda.CUDAGraph(), torch.cuda.current_stream(self._device)
         try:
             # Other threads (the one that pins memory) may go on calling CUDA meanwhile.
-            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
+            with (
+                _collector_stopped(),
+                torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"),
+            ):
                 outputs = function()
         except BaseException:
             torch.cuda.set_stream(current)  # a capture that cannot be ended leaves its own behind
@@ -109,3 +114,15 @@ class CudaTape:
     def holds_recordings(self) -> bool:
         """Whether the pool has a graph."""
         return self._holds_recordings
+
+
+@contextmanager
+def _collector_stopped() -> Iterator[None]:
+    """Let no garbage be collected: an older graph among it would be destroyed, which breaks the one being recorded."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

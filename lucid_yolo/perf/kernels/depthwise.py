@@ -18,10 +18,11 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-_BLOCK = 512  # numbers of a line a program
+# Measured on an H200 at batch 4 and 64: the fastest of 18 sizes each.
+_FILTER_BLOCK, _FILTER_WARPS = 256, 2  # numbers of a line a program
 _ROWS = 8  # lines that a program filters one below the other
-_PROGRAMS = 1024  # that share the sums of a weight gradient
-_WARPS = 4
+_GRADIENT_BLOCK, _GRADIENT_WARPS = 256, 4
+_PROGRAMS = 512  # that share the sums of a weight gradient
 _FREE = ["rows", "height", "width", "mirrored", "lines"]  # a number of these must not make a kernel of its own
 
 
@@ -65,9 +66,9 @@ def _filter(x: Tensor, weight: Tensor, *, mirrored: int) -> Tensor:
     y = torch.empty_like(x)  # keeps the memory order
     batch, channels, height, width = x.shape
     rows = batch * height
-    grid = (triton.cdiv(width * channels, _BLOCK), triton.cdiv(rows, _ROWS))
+    grid = (triton.cdiv(width * channels, _FILTER_BLOCK), triton.cdiv(rows, _ROWS))
     _filter_kernel[grid](
-        x, weight, y, rows, height, width, channels, mirrored, ROWS=_ROWS, BLOCK=_BLOCK, num_warps=_WARPS
+        x, weight, y, rows, height, width, channels, mirrored, ROWS=_ROWS, BLOCK=_FILTER_BLOCK, num_warps=_FILTER_WARPS
     )
     return y
 
@@ -75,12 +76,12 @@ def _filter(x: Tensor, weight: Tensor, *, mirrored: int) -> Tensor:
 def _weight_gradient(x: Tensor, gradient: Tensor) -> Tensor:
     """(C, 9) in the type of the map."""
     batch, channels, height, width = x.shape
-    rows, blocks = batch * height, triton.cdiv(width * channels, _BLOCK)
+    rows, blocks = batch * height, triton.cdiv(width * channels, _GRADIENT_BLOCK)
     lines = triton.cdiv(rows, max(1, min(rows, _PROGRAMS // blocks)))
     parts = triton.cdiv(rows, lines)
     sums = torch.empty(parts * width, channels * 9, device=x.device)
     _gradient_kernel[blocks, parts](
-        x, gradient, sums, rows, height, width, channels, lines, BLOCK=_BLOCK, num_warps=_WARPS
+        x, gradient, sums, rows, height, width, channels, lines, BLOCK=_GRADIENT_BLOCK, num_warps=_GRADIENT_WARPS
     )
     return sums.sum(0).view(channels, 9).to(x.dtype)
 
