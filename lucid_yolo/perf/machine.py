@@ -13,6 +13,7 @@ import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -214,6 +215,15 @@ def _cuda_devices() -> tuple[CudaDevice, ...]:
     return tuple(
         CudaDevice(name=p.name, capability=(p.major, p.minor), memory=p.total_memory, bf16=p.major >= 8) for p in found
     )
+
+
+@cache
+def count_multiprocessors(index: int) -> int:
+    """Multiprocessors of a CUDA device, for kernels that share work out among them."""
+    import torch  # noqa: PLC0415
+
+    found: int = torch.cuda.get_device_properties(index).multi_processor_count
+    return found
 
 
 def _plain(value: Any) -> Any:

@@ -18,12 +18,15 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from lucid_yolo.perf.kernels.tiling import Tiling, count_processors, tile
+from lucid_yolo.perf.kernels.tiling import Tiling, tile
+from lucid_yolo.perf.machine import count_multiprocessors
 
 TILE = 4096
 """Elements of a tile."""
 WARPS = 8
 """Of a program: each thread loads 16 elements at a time, half precision in two loads of 16 bytes."""
+INTERPRETED = 4
+"""Multiprocessors where there is none: in Triton's interpreter."""
 FORWARD, BACKWARD = 3, 2
 """Programs that fit on a multiprocessor: for compute capability 9.0 they take at most 80 and 104 registers a thread."""
 
@@ -118,7 +121,8 @@ def _tiling(x: Tensor, programs: int) -> tuple[int, int, Tiling]:
     """Rows, channels and their tiles, for so many programs a multiprocessor."""
     batch, channels, height, width = x.shape
     rows = batch * height * width
-    return rows, channels, tile(rows, channels, elements=TILE, programs=programs * count_processors(x.device))
+    multiprocessors = count_multiprocessors(x.device.index or 0) if x.is_cuda else INTERPRETED
+    return rows, channels, tile(rows, channels, elements=TILE, programs=programs * multiprocessors)
 
 
 def _settings(tiling: Tiling) -> dict[str, Any]:

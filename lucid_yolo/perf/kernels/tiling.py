@@ -6,11 +6,6 @@ import math
 from dataclasses import dataclass
 from functools import cache
 
-import torch
-
-INTERPRETED = 4
-"""Multiprocessors where there is none: in Triton's interpreter."""
-
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
@@ -62,11 +57,3 @@ def _block_channels(channels: int) -> int:
     if channels <= 16:
         return 16
     return 64 if channels % 64 == 0 else 32
-
-
-@cache
-def count_processors(device: torch.device) -> int:
-    """Multiprocessors of a device."""
-    if device.type != "cuda":
-        return INTERPRETED
-    return torch.cuda.get_device_properties(device).multi_processor_count
