@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lucid_yolo.bench.norm import total
 from lucid_yolo.config.workloads import workload_names
 
 Record = Mapping[str, Any]
@@ -105,6 +106,17 @@ def step_table(name: str, record: Record) -> FigureTable:
     return FigureTable(name, header, tuple(rows), _source(record))
 
 
+def norm_table(name: str, record: Record) -> FigureTable:
+    """Time that all maps of a step take to be normalised and activated, forward and backward, by batch."""
+    rows = []
+    for batch in record["batches"]:
+        stock, fused = total(batch["rows"], "stock_us"), total(batch["rows"], "fused_us")
+        maps = sum(row["count"] for row in batch["rows"])
+        rows.append((str(batch["batch"]), str(maps), f"{stock:.2f} ms", f"{fused:.2f} ms", f"{stock / fused:.2f}"))
+    header = ("batch", "maps", "torch", "kernels=fused", "ratio")
+    return FigureTable(name, header, tuple(rows), _source(record))
+
+
 def loader_table(name: str, record: Record) -> FigureTable:
     """Cost of a training sample in decodes."""
     decoded = ", every picture decoded afresh" if record["cache"] == "none" else ""
@@ -153,6 +165,7 @@ TABLES: dict[str, Callable[[str, Record], FigureTable]] = {
     "bccd": fits_table,
     "overfit": overfit_table,
     "step": step_table,
+    "norm": norm_table,
     "loader": loader_table,
     "loader_decoded": loader_table,
     "loader_decoded_device": loader_table,
