@@ -148,8 +148,9 @@ open({ready!r}, "w").close()
 time.sleep(60)
 """
 PARENT = """
-import sys
+import signal, sys
 from lucid_yolo.config import sweep
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job is started with it ignored
 sweep.sys.executable = sys.argv[1]
 try:
     sweep._child([], cwd=".")
