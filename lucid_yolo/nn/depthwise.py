@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from lucid_yolo.nn.providers import provide, withdraw
+
 
 class Filters(Protocol):
     """Filters each channel of a map by itself."""
@@ -62,13 +64,9 @@ def set_filters(network: nn.Module, filters: Filters) -> None:
         network: any; other layers are left alone.
         filters: serve all of its layers.
     """
-    for module in network.modules():
-        if isinstance(module, DepthwiseConv2d):
-            module.filters = filters
+    provide(network, DepthwiseConv2d, "filters", filters)
 
 
 def forget_filters(network: nn.Module) -> None:
     """Have a network's depthwise convolutions computed by torch again."""
-    for module in network.modules():
-        if isinstance(module, DepthwiseConv2d):
-            vars(module).pop("filters", None)
+    withdraw(network, DepthwiseConv2d, "filters")

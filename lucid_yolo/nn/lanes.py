@@ -7,6 +7,8 @@ from typing import Protocol
 
 from torch import Tensor, nn
 
+from lucid_yolo.nn.providers import provide, withdraw
+
 
 class Lanes(Protocol):
     """Runs functions that do not depend on each other."""
@@ -59,12 +61,9 @@ def set_lanes(network: nn.Module, lanes: Lanes) -> None:
         network: any; a module in it that has no lanes is left alone.
         lanes: serve all of its modules.
     """
-    for module in network.modules():
-        if isinstance(module, Laned):
-            module.lanes = lanes
+    provide(network, Laned, "lanes", lanes)
 
 
 def forget_lanes(network: nn.Module) -> None:
     """Have a network's stems run one after the other again."""
-    for module in network.modules():
-        vars(module).pop("lanes", None)
+    withdraw(network, Laned, "lanes")

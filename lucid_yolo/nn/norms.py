@@ -7,6 +7,8 @@ from typing import Protocol
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from lucid_yolo.nn.providers import provide, withdraw
+
 
 class Norms(Protocol):
     """Normalises what a convolution gives."""
@@ -58,12 +60,9 @@ def set_norms(network: nn.Module, norms: Norms) -> None:
         network: any; a module in it that does not normalise is left alone.
         norms: serve all of its modules.
     """
-    for module in network.modules():
-        if isinstance(module, Normed):
-            module.norms = norms
+    provide(network, Normed, "norms", norms)
 
 
 def forget_norms(network: nn.Module) -> None:
     """Have a network's maps normalised by torch again."""
-    for module in network.modules():
-        vars(module).pop("norms", None)
+    withdraw(network, Normed, "norms")
