@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from lucid_yolo.config.errors import ConfigError
 from lucid_yolo.config.schema import DepthwiseName, OnUnmet
 from lucid_yolo.perf.depthwise import TritonFilters, plan_filters
 from lucid_yolo.perf.plan import resolve
@@ -43,6 +44,13 @@ def test_auto_takes_them_where_they_can_be_built_without_a_warning(machine, acti
 def test_what_is_asked_for_is_active_or_says_why_not(name, machine, active, rule):
     row = resolve(make_config(depthwise=name), machine, None)["depthwise"]
     assert (row.requested, row.active, row.rule_id) == (str(name), active, rule)
+
+
+def test_a_compiled_step_has_torchs():
+    row = resolve(make_config(compile_step=True), CUDA, None)["depthwise"]
+    assert (row.active, row.reason) == ("stock", "auto: compile=step looks for torch's")
+    with pytest.raises(ConfigError, match=r"depthwise\.or-compile"):
+        resolve(make_config(depthwise=DepthwiseName.TRITON, compile_step=True), CUDA, None)
 
 
 def test_a_plan_says_who_filters():

@@ -147,6 +147,11 @@ CASES = {
         (make_config(compile_step=True), CUDA),
         "there is no C compiler",
     ),
+    "depthwise.or-compile": (
+        (make_config(depthwise=DepthwiseName.TRITON, compile_step=True), CPU),
+        (make_config(compile_step=True), CPU),
+        "depthwise=triton and compile=step exclude each other",
+    ),
     "depthwise.needs-cuda": (
         (TRITON, MPS),
         (make_config(), MPS),

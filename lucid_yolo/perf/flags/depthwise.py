@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lucid_yolo.config.schema import DepthwiseName
+from lucid_yolo.config.schema import CompileName, DepthwiseName
 from lucid_yolo.perf.flag import Choice, Flag
-from lucid_yolo.perf.rules import Facts, needs_cuda
+from lucid_yolo.perf.rules import Facts, Kind, Rule, Stage, needs_cuda
 from lucid_yolo.perf.toolchain import missing_for_kernels, needs_toolchain
 
 STOCK, TRITON = str(DepthwiseName.STOCK), str(DepthwiseName.TRITON)
@@ -18,6 +18,8 @@ def _choose(facts: Facts) -> Choice:
     selected = facts.config.depthwise.selected
     if selected is not DepthwiseName.AUTO:
         return Choice(value=str(selected))
+    if facts.config.compile.selected is not CompileName.NONE:
+        return Choice(value=STOCK, reason=f"auto: compile={facts.config.compile.selected} looks for torch's")
     if facts.machine.accelerator != "cuda":
         elsewhere = facts.machine.accelerator
         return Choice(value=STOCK, reason=f"auto: our kernels need CUDA, this run computes on {elsewhere}")
@@ -38,6 +40,14 @@ FLAGS = (
         choose=_choose,
         fallback=STOCK,
         rules=(
+            Rule(
+                id="depthwise.or-compile",
+                stage=Stage.CONFIG,
+                kind=Kind.REFUSE,
+                applies=lambda facts: _is_asked(facts) and facts.config.compile.selected is not CompileName.NONE,
+                sentence="depthwise=triton and compile={config.compile.selected} exclude each other, torch.compile "
+                "looks for torch's convolutions; set depthwise=auto or compile=none",
+            ),
             needs_cuda(
                 "depthwise.needs-cuda",
                 asked=_is_asked,

@@ -17,8 +17,8 @@ FLAGS = (
     Flag(
         key="kernels",
         option="kernels=stock|fused",
-        summary="Whose kernels normalise and activate the maps of convolution units in training: torch's, or two "
-        "forward and two backward that read each map as often as they must.",
+        summary="Whose kernels normalise and activate the maps of convolution units in training on CUDA: torch's, or "
+        "the project's own in Triton, two forward and two backward, which read and write less memory.",
         requested=lambda facts: str(facts.config.kernels.selected),
         choose=lambda facts: Choice(value=str(facts.config.kernels.selected)),
         fallback=str(KernelsName.STOCK),
