@@ -18,7 +18,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-# Measured on an H200 at batch 4 and 64: the fastest of 18 sizes each.
+# Chosen among 18 sizes each by their times at batch 4 and 64 on an H200.
 _FILTER_BLOCK, _FILTER_WARPS = 256, 2  # numbers of a line a program
 _ROWS = 8  # lines that a program filters one below the other
 _GRADIENT_BLOCK, _GRADIENT_WARPS = 256, 4
