@@ -12,7 +12,7 @@ from torch import Tensor
 from lucid_yolo.config.schema import DepthwiseName, OnUnmet, RootConfig
 from lucid_yolo.nn.depthwise import STOCK
 from lucid_yolo.perf.capture.values import itself
-from lucid_yolo.perf.first_call import FirstCall, Words
+from lucid_yolo.perf.first_call import TYPES, FirstCall, Words
 from lucid_yolo.perf.plan import RunPlan, Scalar
 
 WORDS = Words(
@@ -22,7 +22,6 @@ WORDS = Words(
     without="depthwise=stock",
     instead="torch computes them with cuDNN",
 )
-TYPES = (torch.float32, torch.bfloat16, torch.float16)
 SIDE = 3
 """Side of the filters that the kernels know."""
 

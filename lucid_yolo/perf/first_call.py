@@ -14,6 +14,9 @@ from lucid_yolo.perf.warning import warn_user
 
 Result = TypeVar("Result")
 
+TYPES = (torch.float32, torch.bfloat16, torch.float16)
+"""Types of maps that our kernels compute with."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:

@@ -13,7 +13,7 @@ from lucid_yolo.config.schema import OnUnmet
 from lucid_yolo.nn.blocks import BatchNorm2d
 from lucid_yolo.nn.norms import STOCK, Norms
 from lucid_yolo.perf.capture.values import itself
-from lucid_yolo.perf.first_call import FirstCall, Words
+from lucid_yolo.perf.first_call import TYPES, FirstCall, Words
 from lucid_yolo.perf.plan import Scalar
 
 WORDS = Words(
@@ -23,7 +23,6 @@ WORDS = Words(
     without="kernels=stock",
     instead="torch normalises and activates",
 )
-TYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 class FusedNorms:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lucid_yolo.perf.rules import Facts, Kind, Rule, Stage
+from lucid_yolo.config.schema import CompileName
+from lucid_yolo.perf.rules import Facts, Kind, Rule, Stage, needs_cuda
 
 CAPABILITY = (8, 0)
 """Oldest compute capability that the kernels are built for."""
@@ -82,3 +83,40 @@ def needs_toolchain(prefix: str, *, asked: Callable[[Facts], bool], what: str, w
         )
 
     return tuple(map(fallback, _NEEDS))
+
+
+def needs_of_own_kernels(
+    prefix: str, *, asked: Callable[[Facts], bool], option: str, without: str, compiler: str, settings: str
+) -> tuple[Rule, ...]:
+    """All rows of a flag that puts kernels of ours in the place of torch's in a step that is not compiled.
+
+    Args:
+        prefix: of the rules' ids.
+        asked: whether the configuration asks for the kernels.
+        option: that asks for them.
+        without: option that does without them.
+        compiler: what torch.compile does instead.
+        settings: that end the conflict with it.
+    """
+    return (
+        Rule(
+            id=f"{prefix}.or-compile",
+            stage=Stage.CONFIG,
+            kind=Kind.REFUSE,
+            applies=lambda facts: asked(facts) and facts.config.compile.selected is not CompileName.NONE,
+            sentence=f"{option} and compile={{config.compile.selected}} exclude each other, torch.compile {compiler}; "
+            f"set {settings}",
+        ),
+        needs_cuda(
+            f"{prefix}.needs-cuda",
+            asked=asked,
+            claim=f"{option} needs a CUDA device",
+            otherwise=f"; {without} runs everywhere",
+        ),
+        *needs_toolchain(
+            prefix,
+            asked=lambda facts: asked(facts) and facts.machine.accelerator == "cuda",
+            what=option,
+            without=without,
+        ),
+    )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from lucid_yolo.config.schema import CompileName, DepthwiseName
 from lucid_yolo.perf.flag import Choice, Flag
-from lucid_yolo.perf.rules import Facts, Kind, Rule, Stage, needs_cuda
-from lucid_yolo.perf.toolchain import missing_for_kernels, needs_toolchain
+from lucid_yolo.perf.rules import Facts
+from lucid_yolo.perf.toolchain import missing_for_kernels, needs_of_own_kernels
 
 STOCK, TRITON = str(DepthwiseName.STOCK), str(DepthwiseName.TRITON)
 
@@ -39,27 +39,13 @@ FLAGS = (
         requested=lambda facts: str(facts.config.depthwise.selected),
         choose=_choose,
         fallback=STOCK,
-        rules=(
-            Rule(
-                id="depthwise.or-compile",
-                stage=Stage.CONFIG,
-                kind=Kind.REFUSE,
-                applies=lambda facts: _is_asked(facts) and facts.config.compile.selected is not CompileName.NONE,
-                sentence="depthwise=triton and compile={config.compile.selected} exclude each other, torch.compile "
-                "looks for torch's convolutions; set depthwise=auto or compile=none",
-            ),
-            needs_cuda(
-                "depthwise.needs-cuda",
-                asked=_is_asked,
-                claim="depthwise=triton needs a CUDA device",
-                otherwise="; depthwise=stock runs everywhere",
-            ),
-            *needs_toolchain(
-                "depthwise",
-                asked=lambda facts: _is_asked(facts) and facts.machine.accelerator == "cuda",
-                what="depthwise=triton",
-                without="depthwise=stock",
-            ),
+        rules=needs_of_own_kernels(
+            "depthwise",
+            asked=_is_asked,
+            option="depthwise=triton",
+            without="depthwise=stock",
+            compiler="looks for torch's convolutions",
+            settings="depthwise=auto or compile=none",
         ),
     ),
 )
