@@ -53,7 +53,7 @@ def test_classes_start_at_the_prior() -> None:
 
 
 def test_stem_width() -> None:
-    assert [hidden_width(c) for c in (16, 64, 256)] == [16, 21, 85]
+    assert [hidden_width(c) for c in (16, 64, 128, 256, 768)] == [16, 16, 40, 80, 256]
 
 
 def test_anchors_are_level_major_and_row_major() -> None:

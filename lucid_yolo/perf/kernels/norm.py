@@ -101,15 +101,28 @@ def backward(
         gradients of ``x``, in its type and memory order, of ``weight`` and of ``bias``, both (C,) float32.
     """
     rows, channels, tiling = _tiling(x, BACKWARD)
-    gradient = _aligned(gradient.contiguous(memory_format=torch.channels_last))
+    gradient, pitch = _as_rows(gradient)
     found = torch.empty_like(x, memory_format=torch.channels_last)
     partial, sums = _partial(x, tiling), torch.empty(2, channels, dtype=torch.float32, device=x.device)
     read = (gradient, x, weight, bias, statistics, partial)
-    sizes = (rows, channels, tiling.tiles, tiling.splits)
+    sizes = (rows, channels, pitch, tiling.tiles, tiling.splits)
     settings = _settings(tiling)
     _gradient_sums[tiling.grid](*read, *sizes, SILU=silu, **settings)
     _apply_gradient[tiling.grid](*read, found, sums, *sizes, SILU=silu, **settings)
     return found, sums[1], sums[0]
+
+
+def _as_rows(gradient: Tensor) -> tuple[Tensor, int]:
+    """A gradient as rows of channels, and the distance between two rows in elements.
+
+    The gradient of a part of a concatenated map is read where it lies, if its rows are aligned like those of others.
+    """
+    _, channels, height, width = gradient.shape
+    pitch = gradient.stride(3)
+    lies_in_rows = gradient.stride() == (height * width * pitch, 1, width * pitch, pitch) and pitch >= channels
+    if lies_in_rows and pitch % 16 == channels % 16 == gradient.data_ptr() % 16 == 0:
+        return gradient, pitch
+    return _aligned(gradient.contiguous(memory_format=torch.channels_last)), channels
 
 
 def _aligned(tensor: Tensor) -> Tensor:
@@ -241,6 +254,7 @@ def _gradient_sums(
     partial,
     rows,
     channels,
+    pitch,
     tiles,
     splits,
     SILU: tl.constexpr,
@@ -255,7 +269,7 @@ def _gradient_sums(
     product = tl.zeros((BLOCK_ROWS, BLOCK_CHANNELS), tl.float32)
     for at in range(tiles):
         value, _valid = _load(x, first, at, rows, channels, column, inside, BLOCK_ROWS)
-        given, _valid = _load(gradient, first, at, rows, channels, column, inside, BLOCK_ROWS)  # 0 where there is none
+        given, _valid = _load(gradient, first, at, rows, pitch, column, inside, BLOCK_ROWS)  # 0 where there is none
         normal = (value - mean) * inverse
         if SILU:
             given = given * _slope(normal * scale + shift)
@@ -278,6 +292,7 @@ def _apply_gradient(
     sums,
     rows,
     channels,
+    pitch,
     tiles,
     splits,
     SILU: tl.constexpr,
@@ -304,7 +319,7 @@ def _apply_gradient(
     for back in range(tiles):
         at = tiles - 1 - back
         value, valid = _load(x, first, at, rows, channels, column, inside, BLOCK_ROWS)
-        given, _valid = _load(gradient, first, at, rows, channels, column, inside, BLOCK_ROWS)
+        given, _valid = _load(gradient, first, at, rows, pitch, column, inside, BLOCK_ROWS)
         normal = (value - mean) * inverse
         if SILU:
             given = given * _slope(normal * scale + shift)
@@ -320,13 +335,16 @@ def _columns(channels, BLOCK_CHANNELS: tl.constexpr):
 
 
 @triton.jit
-def _load(source, first, at, rows, channels, column, inside, BLOCK_ROWS: tl.constexpr):
-    """Tile number ``at`` of the split that begins at row ``first``, float32, and which of it there is."""
+def _load(source, first, at, rows, pitch, column, inside, BLOCK_ROWS: tl.constexpr):
+    """Tile number ``at`` of the split that begins at row ``first``, float32, and which of it there is.
+
+    Rows begin ``pitch`` elements after each other.
+    """
     row = tl.arange(0, BLOCK_ROWS)[:, None]
     begin = first + at * BLOCK_ROWS
     valid = (row < rows - begin) & inside
     # Large maps have more than 2**31 elements, a tile never.
-    value = tl.load(source + begin.to(tl.int64) * channels + (row * channels + column), mask=valid, other=0.0)
+    value = tl.load(source + begin.to(tl.int64) * pitch + (row * pitch + column), mask=valid, other=0.0)
     return value.to(tl.float32), valid
 
 

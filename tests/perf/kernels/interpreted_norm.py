@@ -145,6 +145,22 @@ def orders() -> None:
     assert torch.equal(*same)
 
 
+def parts() -> None:
+    """The gradient of a part of a concatenated map is read in place, or copied where its rows are not aligned."""
+    x, _, norm = draw((2, 16, 6, 5), torch.float32)
+    for width, start in ((48, 16), (48, 32), (40, 16), (48, 3)):
+        whole = draw((2, width, 6, 5), torch.float32, seed=width)[0].contiguous(memory_format=torch.channels_last)
+        part = whole[:, start : start + 16]
+        read, pitch = kernels._as_rows(part)
+        assert (read is part, pitch) == ((True, 48) if (width, start % 16) == (48, 0) else (False, 16))
+        found = fused(x, part, norm, silu=True)
+        copied = fused(x, part.contiguous(memory_format=torch.channels_last), norm, silu=True)
+        assert all(torch.equal(value, getattr(copied, name)) for name, value in vars(found).items())
+        assert_close(found, exact(x, part, norm, silu=True))
+    single = torch.ones(1).expand(2, 16, 6, 5)
+    assert kernels._as_rows(single)[0] is not single
+
+
 @settings(max_examples=12, deadline=None, derandomize=True)
 @given(
     shape=st.tuples(st.integers(1, 3), st.integers(1, 70), st.integers(1, 9), st.integers(2, 9)),
@@ -206,7 +222,7 @@ def modes() -> None:
     assert all(torch.equal(value, getattr(again[1], name)) for name, value in vars(again[0]).items())
 
 
-CHECKS = (shapes, many, large_mean, half, orders, examples, blocks, modes)
+CHECKS = (shapes, many, large_mean, half, orders, parts, examples, blocks, modes)
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from tests.checkout import run_python
 @pytest.mark.parametrize(
     ("checks", "lines"),
     [
-        (["shapes", "large_mean", "half", "orders", "examples"], 0),
+        (["shapes", "large_mean", "half", "orders", "parts", "examples"], 0),
         (["many"], ["8 splits, 4 at a time"]),
         (["blocks", "modes"], 0),
     ],
