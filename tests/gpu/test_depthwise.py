@@ -56,7 +56,7 @@ def test_a_layer_never_waits_repeats_its_bits_and_leaves_cudnn_alone(strict: Non
     assert first[0].dtype == torch.bfloat16
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
     names = {event.name for event in profile.events()}
-    assert {"_filter_kernel", "_gradient_kernel"} <= names
+    assert {"_filter_kernel", "_gradient_kernel", "_sum_kernel"} <= names
     assert not any("cudnn" in name or "conv2d" in name for name in names)
 
 

@@ -3,11 +3,12 @@
 cuDNN compiles a kernel for each shape of a depthwise convolution when a process first meets it, 0.2 to 0.9 s apiece,
 three for every layer. These serve all shapes, and Triton keeps what it has compiled on disk.
 
-A row of a map, W positions of C channels, lies in memory as one line of W * C numbers: the neighbours of a number are
-the same line C numbers further left and right, and the lines above and below.
+A program has some neighbouring columns of one picture and some of its channels, and walks down its rows. What it has
+read of a row serves the rows above and below.
 """
 
-# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+# mypy: disable-error-code="assignment, no-untyped-def, untyped-decorator"
+# ruff: noqa: N803
 from __future__ import annotations
 
 from typing import Any
@@ -18,12 +19,17 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-# Chosen among 18 sizes each by their times at batch 4 and 64 on an H200.
-_FILTER_BLOCK, _FILTER_WARPS = 256, 2  # numbers of a line a program
-_ROWS = 8  # lines that a program filters one below the other
-_GRADIENT_BLOCK, _GRADIENT_WARPS = 256, 4
-_PROGRAMS = 512  # that share the sums of a weight gradient
-_FREE = ["rows", "height", "width", "mirrored", "lines"]  # a number of these must not make a kernel of its own
+from lucid_yolo.perf.kernels.walks import Summation, Walks, Window, Windows, share_out
+
+FILTER = Windows(
+    aligned=Window(columns=8, channels=64, rows=4, warps=4, programs=1024),
+    other=Window(columns=16, channels=32, rows=4, warps=4, programs=1024),
+)
+GRADIENT = Windows(
+    aligned=Window(columns=8, channels=64, rows=2, warps=4, programs=1024),
+    other=Window(columns=16, channels=32, rows=2, warps=4, programs=1024),
+)
+SUM = Summation(shares=256, numbers=8, warps=4)
 
 
 def depthwise(x: Tensor, weight: Tensor) -> Tensor:
@@ -40,7 +46,7 @@ def depthwise(x: Tensor, weight: Tensor) -> Tensor:
 
 
 class Depthwise(torch.autograd.Function):
-    """The filter; its gradient for the input is the mirrored filter of the output's."""
+    """The filter; its gradient for the input is the output's, filtered by the mirrored weights."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
@@ -56,126 +62,220 @@ class Depthwise(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         gradient = gradient.contiguous(memory_format=torch.channels_last)
         to_x, to_weight = ctx.needs_input_grad
-        return (
-            _filter(gradient, weight, mirrored=1) if to_x else None,
-            _weight_gradient(x, gradient).view_as(weight) if to_weight else None,
-        )
+        if not to_weight:
+            return (_filter(gradient, weight, mirrored=1) if to_x else None), None
+        # A layer whose input needs no gradient is too rare for a kernel of its own.
+        return _gradients(x, weight, gradient)
 
 
 def _filter(x: Tensor, weight: Tensor, *, mirrored: int) -> Tensor:
     y = torch.empty_like(x)  # keeps the memory order
-    batch, channels, height, width = x.shape
-    rows = batch * height
-    grid = (triton.cdiv(width * channels, _FILTER_BLOCK), triton.cdiv(rows, _ROWS))
-    _filter_kernel[grid](
-        x, weight, y, rows, height, width, channels, mirrored, ROWS=_ROWS, BLOCK=_FILTER_BLOCK, num_warps=_FILTER_WARPS
-    )
+    window = FILTER.of(x.shape[1])
+    walks = _share_out(x, window)
+    _filter_kernel[(walks.programs,)](x, weight, y, *_sizes(x, walks), mirrored, **_settings(window))
     return y
 
 
-def _weight_gradient(x: Tensor, gradient: Tensor) -> Tensor:
-    """(C, 9) in the type of the map."""
-    batch, channels, height, width = x.shape
-    rows, blocks = batch * height, triton.cdiv(width * channels, _GRADIENT_BLOCK)
-    lines = triton.cdiv(rows, max(1, min(rows, _PROGRAMS // blocks)))
-    parts = triton.cdiv(rows, lines)
-    sums = torch.empty(parts * width, channels * 9, device=x.device)
-    _gradient_kernel[blocks, parts](
-        x, gradient, sums, rows, height, width, channels, lines, BLOCK=_GRADIENT_BLOCK, num_warps=_GRADIENT_WARPS
+def _gradients(x: Tensor, weight: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
+    channels = x.shape[1]
+    window = GRADIENT.of(channels)
+    walks = _share_out(x, window)
+    to_x, to_weight = torch.empty_like(x), torch.empty_like(weight)
+    sums = torch.empty(walks.shares, 9, channels, dtype=torch.float32, device=x.device)
+    _gradient_kernel[(walks.programs,)](x, weight, gradient, to_x, sums, *_sizes(x, walks), **_settings(window))
+    _sum_kernel[(triton.cdiv(9 * channels, SUM.numbers),)](
+        sums, to_weight, walks.shares, channels, SHARES=SUM.shares, NUMBERS=SUM.numbers, num_warps=SUM.warps
     )
-    return sums.sum(0).view(channels, 9).to(x.dtype)
+    return to_x, to_weight
+
+
+def _share_out(x: Tensor, window: Window) -> Walks:
+    batch, channels, height, width = x.shape
+    return share_out(batch, channels, height, width, window)
+
+
+def _sizes(x: Tensor, walks: Walks) -> tuple[int, ...]:
+    """Channels, height and width of a map, and how its rows are shared out."""
+    return (*x.shape[1:], walks.lines, walks.groups)
+
+
+def _settings(window: Window) -> dict[str, Any]:
+    """What is compiled in."""
+    sizes = {"ROWS": window.rows, "COLUMNS": window.columns, "CHANNELS": window.channels}
+    return {**sizes, "num_warps": window.warps, "enable_fp_fusion": True}  # its default differs from release to release
+
+
+# Only the channels and the alignment of maps decide how wide loads are; nothing else must make further variants.
+_FREE = ["weight", "height", "width", "lines", "groups"]
+
+
+@triton.jit(do_not_specialize=[*_FREE, "mirrored"])
+def _filter_kernel(
+    x,
+    weight,
+    y,
+    channels,
+    height,
+    width,
+    lines,
+    groups,
+    mirrored,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+):
+    """Filter the rows of a walk."""
+    start, first, last, column, channel, _share = _walk(channels, height, width, lines, groups, COLUMNS, CHANNELS)
+    weights = _weights(weight, channel, channels, mirrored)
+    above = _neighbours(x + start, first - 1, height, column, width, channel, channels)
+    here = _neighbours(x + start, first, height, column, width, channel, channels)
+    for row in range(first, last, ROWS):
+        read = (above, here)
+        for step in tl.static_range(ROWS):
+            read += (_neighbours(x + start, row + step + 1, height, column, width, channel, channels),)
+        for step in tl.static_range(ROWS):
+            total = _weigh(weights, read[step], read[step + 1], read[step + 2])
+            _store(y + start, total, row + step, last, column, width, channel, channels)
+        above, here = read[ROWS], read[ROWS + 1]
 
 
 @triton.jit(do_not_specialize=_FREE)
-def _filter_kernel(x, weight, y, rows, height, width, channels, mirrored, ROWS: tl.constexpr, BLOCK: tl.constexpr):  # noqa: N803
-    """Filter up to BLOCK numbers of ROWS lines; each line that is read serves three that are written."""
-    length = width * channels
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    first = tl.program_id(1) * ROWS
-    channel = at % channels
-    weight_0 = _weight(weight, channel, 0, mirrored)
-    weight_1 = _weight(weight, channel, 1, mirrored)
-    weight_2 = _weight(weight, channel, 2, mirrored)
-    weight_3 = _weight(weight, channel, 3, mirrored)
-    weight_4 = _weight(weight, channel, 4, mirrored)
-    weight_5 = _weight(weight, channel, 5, mirrored)
-    weight_6 = _weight(weight, channel, 6, mirrored)
-    weight_7 = _weight(weight, channel, 7, mirrored)
-    weight_8 = _weight(weight, channel, 8, mirrored)
-    above_left, above, above_right = _line(x, first - 1, at, rows, length, channels)
-    left, middle, right = _line(x, first, at, rows, length, channels)
-    for row in range(first, tl.minimum(first + ROWS, rows)):
-        below_left, below, below_right = _line(x, row + 1, at, rows, length, channels)
-        upper = above_left * weight_0 + above * weight_1 + above_right * weight_2
-        centre = left * weight_3 + middle * weight_4 + right * weight_5
-        lower = below_left * weight_6 + below * weight_7 + below_right * weight_8
-        line = row % height
-        # The line above the first one of a picture is the last one of another picture.
-        total = tl.where(line > 0, upper, 0.0) + centre + tl.where(line < height - 1, lower, 0.0)
-        tl.store(y + tl.cast(row, tl.int64) * length + at, total.to(y.dtype.element_ty), mask=at < length)
-        above_left, above, above_right = left, middle, right
-        left, middle, right = below_left, below, below_right
+def _gradient_kernel(
+    x,
+    weight,
+    gradient,
+    to_x,
+    sums,
+    channels,
+    height,
+    width,
+    lines,
+    groups,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+):
+    """Filter a gradient, and add up its products with what each of nine weights has met.
+
+    An input has met its neighbour in the gradient through the weight on the other side of the centre.
+    """
+    start, first, last, column, channel, share = _walk(channels, height, width, lines, groups, COLUMNS, CHANNELS)
+    weights = _weights(weight, channel, channels, 1)
+    nothing = tl.zeros((COLUMNS, CHANNELS), tl.float32)
+    found = (nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing)
+    above = _neighbours(gradient + start, first - 1, height, column, width, channel, channels)
+    here = _neighbours(gradient + start, first, height, column, width, channel, channels)
+    for row in range(first, last, ROWS):
+        read, met = (above, here), ()
+        for step in tl.static_range(ROWS):
+            read += (_neighbours(gradient + start, row + step + 1, height, column, width, channel, channels),)
+            met += (_load(x + start, row + step, last, column, width, channel, channels),)
+        for step in tl.static_range(ROWS):
+            found = _add_products(found, met[step], read[step], read[step + 1], read[step + 2])
+            total = _weigh(weights, read[step], read[step + 1], read[step + 2])
+            _store(to_x + start, total, row + step, last, column, width, channel, channels)
+        above, here = read[ROWS], read[ROWS + 1]
+    to = sums + tl.cast(share, tl.int64) * 9 * channels + channel
+    for place in tl.static_range(9):
+        in_all = tl.sum(found[8 - place], axis=0)[None, :]
+        tl.store(to + place * channels, in_all, mask=channel < channels)
 
 
-@triton.jit(do_not_specialize=_FREE)
-def _gradient_kernel(x, gradient, sums, rows, height, width, channels, lines, BLOCK: tl.constexpr):  # noqa: N803
-    """Add up, for BLOCK numbers of some lines, the products of a gradient with what each of nine weights has met."""
-    length = width * channels
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    first = tl.program_id(1) * lines
-    sum_0 = tl.zeros((BLOCK,), tl.float32)
-    sum_1 = tl.zeros((BLOCK,), tl.float32)
-    sum_2 = tl.zeros((BLOCK,), tl.float32)
-    sum_3 = tl.zeros((BLOCK,), tl.float32)
-    sum_4 = tl.zeros((BLOCK,), tl.float32)
-    sum_5 = tl.zeros((BLOCK,), tl.float32)
-    sum_6 = tl.zeros((BLOCK,), tl.float32)
-    sum_7 = tl.zeros((BLOCK,), tl.float32)
-    sum_8 = tl.zeros((BLOCK,), tl.float32)
-    above_left, above, above_right = _line(x, first - 1, at, rows, length, channels)
-    left, middle, right = _line(x, first, at, rows, length, channels)
-    for row in range(first, tl.minimum(first + lines, rows)):
-        below_left, below, below_right = _line(x, row + 1, at, rows, length, channels)
-        from_row = tl.load(gradient + tl.cast(row, tl.int64) * length + at, mask=at < length, other=0).to(tl.float32)
-        line = row % height
-        has_above, has_below = line > 0, line < height - 1
-        sum_0 += tl.where(has_above, from_row * above_left, 0.0)
-        sum_1 += tl.where(has_above, from_row * above, 0.0)
-        sum_2 += tl.where(has_above, from_row * above_right, 0.0)
-        sum_3 += from_row * left
-        sum_4 += from_row * middle
-        sum_5 += from_row * right
-        sum_6 += tl.where(has_below, from_row * below_left, 0.0)
-        sum_7 += tl.where(has_below, from_row * below, 0.0)
-        sum_8 += tl.where(has_below, from_row * below_right, 0.0)
-        above_left, above, above_right = left, middle, right
-        left, middle, right = below_left, below, below_right
-    to = sums + (tl.cast(tl.program_id(1), tl.int64) * length + at) * 9
-    inside = at < length
-    tl.store(to, sum_0, mask=inside)
-    tl.store(to + 1, sum_1, mask=inside)
-    tl.store(to + 2, sum_2, mask=inside)
-    tl.store(to + 3, sum_3, mask=inside)
-    tl.store(to + 4, sum_4, mask=inside)
-    tl.store(to + 5, sum_5, mask=inside)
-    tl.store(to + 6, sum_6, mask=inside)
-    tl.store(to + 7, sum_7, mask=inside)
-    tl.store(to + 8, sum_8, mask=inside)
+@triton.jit(do_not_specialize=["to_weight", "shares"])
+def _sum_kernel(sums, to_weight, shares, channels, SHARES: tl.constexpr, NUMBERS: tl.constexpr):
+    """Add up what all walks have found for some of the weights."""
+    share = tl.arange(0, SHARES)[:, None]
+    number = tl.program_id(0) * NUMBERS + tl.arange(0, NUMBERS)[None, :]
+    inside = number < 9 * channels
+    total = tl.zeros((SHARES, NUMBERS), tl.float32)
+    for begin in range(0, shares, SHARES):
+        at = sums + tl.cast(begin, tl.int64) * 9 * channels + (share * 9 * channels + number)
+        total += tl.load(at, mask=(share < shares - begin) & inside, other=0.0)
+    in_all = tl.sum(total, axis=0)[None, :].to(to_weight.dtype.element_ty)
+    tl.store(to_weight + number % channels * 9 + number // channels, in_all, mask=inside)
 
 
 @triton.jit
-def _line(x, row, at, rows, length, channels):
-    """What a line has to the left, at, and to the right of places, float32; 0 outside of the map."""
-    start = x + tl.cast(row, tl.int64) * length + at
-    rows_at = row + tl.zeros_like(at)  # the interpreter joins masks of one shape only
-    inside = (at < length) & (rows_at >= 0) & (rows_at < rows)
-    left = tl.load(start - channels, mask=inside & (at >= channels), other=0).to(tl.float32)
-    middle = tl.load(start, mask=inside, other=0).to(tl.float32)
-    right = tl.load(start + channels, mask=inside & (at + channels < length), other=0).to(tl.float32)
-    return left, middle, right
+def _walk(channels, height, width, lines, groups, COLUMNS: tl.constexpr, CHANNELS: tl.constexpr):
+    """Where a program works: its picture begins ``start`` numbers from the first one's, its rows end before ``last``.
+
+    Programs that follow each other are neighbours in memory. ``share`` counts walks through the same channels.
+    """
+    blocks = tl.cdiv(channels, CHANNELS)
+    across = tl.cdiv(width, COLUMNS)
+    share = tl.program_id(0) // blocks
+    group = share // across
+    channel = tl.program_id(0) % blocks * CHANNELS + tl.arange(0, CHANNELS)[None, :]
+    column = share % across * COLUMNS + tl.arange(0, COLUMNS)[:, None]
+    start = tl.cast(group // groups, tl.int64) * height * width * channels
+    first = group % groups * lines
+    return start, first, tl.minimum(first + lines, height), column, channel, share
 
 
 @triton.jit
-def _weight(weight, channel, place, mirrored):
-    """One of nine weights of each channel; mirrored: the one on the other side of the centre."""
-    return tl.load(weight + channel * 9 + tl.where(mirrored != 0, 8 - place, place)).to(tl.float32)
+def _weights(weight, channel, channels, mirrored):
+    """Nine weights of each channel; mirrored: each one the one on the other side of the centre."""
+    found = ()
+    for place in tl.static_range(9):
+        at = weight + channel * 9 + tl.where(mirrored != 0, 8 - place, place)
+        found += (tl.load(at, mask=channel < channels, other=0).to(tl.float32),)
+    return found
+
+
+@triton.jit
+def _neighbours(x, row, height, column, width, channel, channels):
+    """What a row of a picture has to the left, at, and to the right of columns, float32; 0 outside of the picture."""
+    return (
+        _load(x, row, height, column - 1, width, channel, channels),
+        _load(x, row, height, column, width, channel, channels),
+        _load(x, row, height, column + 1, width, channel, channels),
+    )
+
+
+@triton.jit
+def _load(x, row, end, column, width, channel, channels):
+    """Numbers of a row of a picture, float32; 0 from row ``end`` on, and outside of the picture."""
+    at, inside = _at(x, row, end, column, width, channel, channels)
+    return tl.load(at, mask=inside, other=0).to(tl.float32)
+
+
+@triton.jit
+def _store(y, value, row, end, column, width, channel, channels):
+    """Write what belongs where `_load` reads."""
+    at, inside = _at(y, row, end, column, width, channel, channels)
+    tl.store(at, value.to(y.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _at(x, row, end, column, width, channel, channels):
+    """Places in a picture, and which of them there are."""
+    rows = row + tl.zeros_like(column)  # the interpreter joins masks of tensors only
+    inside = (rows >= 0) & (rows < end) & (column >= 0) & (column < width) & (channel < channels)
+    # A picture may have more than 2**31 numbers, a row never.
+    return x + tl.cast(row, tl.int64) * width * channels + (column * channels + channel), inside
+
+
+@triton.jit
+def _weigh(weights, above, here, below):
+    """Sum of nine neighbours, each with its weight."""
+    total = weights[0] * above[0]
+    for place in tl.static_range(1, 3):
+        total += weights[place] * above[place]
+    for place in tl.static_range(3):
+        total += weights[3 + place] * here[place]
+    for place in tl.static_range(3):
+        total += weights[6 + place] * below[place]
+    return total
+
+
+@triton.jit
+def _add_products(sums, x, above, here, below):
+    """Add the products of a number with each of nine neighbours to their sums."""
+    found = ()
+    for place in tl.static_range(3):
+        found += (sums[place] + x * above[place],)
+    for place in tl.static_range(3):
+        found += (sums[3 + place] + x * here[place],)
+    for place in tl.static_range(3):
+        found += (sums[6 + place] + x * below[place],)
+    return found

@@ -6,9 +6,29 @@ import os
 
 os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is defined
 
-from lucid_yolo.perf.kernels.depthwise import depthwise
-from tests.perf.kernels.depthwise_cases import SMALL, bound, errors
+from collections.abc import Sequence
+from dataclasses import replace
 
-for case in SMALL:
-    found = errors(depthwise, case, "cpu")
-    print(*case[0], "right" if max(found) < bound(case[1]) else f"errors {found}")
+from lucid_yolo.perf.kernels import depthwise as kernels
+from lucid_yolo.perf.kernels.walks import Windows
+from tests.perf.kernels.depthwise_cases import SMALL, TALL, Case, bound, errors
+
+
+def long_walks(windows: Windows) -> Windows:
+    """Windows that walk down whole pictures, as they do where there are many."""
+    return Windows(aligned=replace(windows.aligned, programs=1), other=replace(windows.other, programs=1))
+
+
+def report(case: Case, label: str, wanted: Sequence[int] = (0, 1)) -> None:
+    """Print what there is of errors."""
+    found = errors(kernels.depthwise, case, "cpu", wanted=wanted)
+    print(label, *case[0], "right" if max(found) < bound(case[1]) else f"errors {found}")
+
+
+for each in SMALL:
+    report(each, "short walks")
+report(SMALL[0], "gradient of the input", wanted=(0,))
+report(SMALL[0], "gradient of the weight", wanted=(1,))
+kernels.FILTER, kernels.GRADIENT = long_walks(kernels.FILTER), long_walks(kernels.GRADIENT)
+for each in TALL:
+    report(each, "long walks")
