@@ -70,9 +70,10 @@ class CachePlace(Choice):
 
 
 class CompileName(Choice):
-    """What torch.compile turns into kernels: nothing, or network, assignment and losses of the training step."""
+    """What torch.compile turns into kernels: nothing, assignment and losses, or these and the network."""
 
     NONE = "none"
+    LOSS = "loss"
     STEP = "step"
 
 

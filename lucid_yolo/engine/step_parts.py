@@ -12,6 +12,7 @@ from lucid_yolo.config.schema import CompileName, KernelsName, RootConfig
 from lucid_yolo.engine.datamodule import TrainData
 from lucid_yolo.engine.module import TrainingModule
 from lucid_yolo.engine.transfer import CopyBeside, copy_in_order
+from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.nn.depthwise import forget_filters, set_filters
 from lucid_yolo.nn.lanes import forget_lanes, set_lanes
 from lucid_yolo.nn.norms import forget_norms, set_norms
@@ -21,7 +22,7 @@ from lucid_yolo.perf.capture.lanes import StreamLanes
 from lucid_yolo.perf.capture.recorder import Recorder
 from lucid_yolo.perf.capture.step import RecordedStep
 from lucid_yolo.perf.capture.tape import CudaTape, Tape
-from lucid_yolo.perf.compiled import CompiledObjective
+from lucid_yolo.perf.compiled import CompiledLoss, CompiledObjective
 from lucid_yolo.perf.depthwise import TritonFilters, plan_filters
 from lucid_yolo.perf.norms import FusedNorms
 from lucid_yolo.perf.objective import Objective
@@ -52,7 +53,7 @@ class StepParts(L.Callback):
         self._recorder: Recorder | None = None
         self._whole: RecordedStep | None = None
         self._data: TrainData | None = None
-        self._compiled: CompiledObjective[Any, Any] | None = None
+        self._compiled: CompiledObjective[Any, Any] | CompiledLoss[Any, Any] | None = None
         self._norms: FusedNorms | None = None
         self._filters: TritonFilters | None = None
 
@@ -70,10 +71,7 @@ class StepParts(L.Callback):
         """Install the parts; each is recorded or compiled when it is first called."""
         assert isinstance(pl_module, TrainingModule)
         self.plan = judge_setup(self.plan, built(self._config, trainer, pl_module))
-        if self.plan["compile"].active == CompileName.STEP:
-            pl_module.objective = self._compiled = CompiledObjective(
-                pl_module.model, pl_module.loss, backend=self._backend
-            )
+        self._compile(pl_module)
         if self.plan["kernels"].active == KernelsName.FUSED:
             self._norms = FusedNorms(pl_module.device, self._config.on_unmet)
             set_norms(pl_module.model, self._norms)
@@ -95,9 +93,18 @@ class StepParts(L.Callback):
         """Drop the recordings."""
         self._end(pl_module)
 
+    def _compile(self, module: TrainingModule) -> None:
+        match self.plan["compile"].active:
+            case CompileName.STEP:
+                module.objective = self._compiled = CompiledObjective(module.model, module.loss, backend=self._backend)
+            case CompileName.LOSS:
+                self._compiled = CompiledLoss(module.loss, backend=self._backend)
+                module.objective = Objective(CastOnce(module.model), self._compiled)
+
     def _record_whole(self, module: TrainingModule, trainer: L.Trainer) -> None:
         settings, device = self._config.capture.step, module.device
-        if settings.streams > 1 and device.type == "cuda" and self._compiled is None:  # compiled code has one stream
+        compiled = isinstance(self._compiled, CompiledObjective)  # such a network has one stream
+        if settings.streams > 1 and device.type == "cuda" and not compiled:
             set_lanes(module.model, StreamLanes(device, settings.streams))
         if device.type == "cuda":
             data = trainer.datamodule  # type: ignore[attr-defined]
@@ -115,9 +122,9 @@ class StepParts(L.Callback):
             parameters=[p for group in optimizer.param_groups for p in group["params"]],
             warmup=warmup,
         )
-        if self._compiled is None:
+        if not isinstance(self._compiled, CompiledObjective):
             network = recorder.network(module.model, module.task.regions)
-            module.objective = Objective(network, recorder.loss(module.loss))
+            module.objective = Objective(network, self._compiled or recorder.loss(module.loss))
         module.clip = recorder.clip(clip_gradients)
         recorder.attach(optimizer)
 

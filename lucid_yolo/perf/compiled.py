@@ -1,4 +1,4 @@
-"""``compile=step``: network, assignment and losses as one graph of torch.compile.
+"""What torch.compile takes over: the losses (``compile=loss``), or network, assignment and losses (``compile=step``).
 
 A function is compiled and no module: parameter names, state dict, averaged weights and checkpoints stay what they
 are. Compiling the network alone would leave out the assignment and the losses, where the many small kernels are.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from functools import partial
 from types import FunctionType
 from typing import Any, Generic, TypeVar
@@ -17,7 +16,9 @@ import torch
 from torch import Tensor
 
 from lucid_yolo.config.errors import RunError
+from lucid_yolo.config.schema import CompileName
 from lucid_yolo.data.batch import Targets
+from lucid_yolo.perf.capture.values import flatten
 from lucid_yolo.perf.objective import Mark, Objective, unheard
 from lucid_yolo.perf.plan import Scalar
 from lucid_yolo.perf.warning import warn_user
@@ -26,12 +27,84 @@ Predicted = TypeVar("Predicted")
 Losses = TypeVar("Losses")
 
 
+class OneGraph(Generic[Losses]):
+    """A function compiled into one graph.
+
+    The first dimension of every tensor is dynamic: one graph serves every number of images and of target rows, with
+    and without objects. Dynamo makes a graph of its own for a size of 0 or 1 whatever it is told; rows come in bucket
+    sizes, which are larger, so that only a batch of one image meets this. Another precision or mode makes another
+    graph.
+
+    Args:
+        function: of tensors and nested values of them.
+        option: of ``compile``, for messages.
+        backend: what makes code of the graph, a name that torch.compile knows.
+
+    Attributes:
+        inactive: why the function is called as it is by now; empty while it is compiled.
+    """
+
+    def __init__(self, function: Callable[..., Losses], *, option: CompileName, backend: str) -> None:
+        self.inactive = ""
+        self._function = function
+        self._option = f"compile={option}"
+        self._backend = backend
+        self._graphs = 0
+        self._seconds = 0.0
+        self._compiled: Callable[..., Losses] = torch.compile(
+            with_own_code(function), backend=self._count_graph, fullgraph=True
+        )
+
+    def __call__(self, *inputs: Any) -> Losses:
+        """Do what the function does.
+
+        Raises:
+            RunError: the graph cannot be made.
+        """
+        if self.inactive:
+            return self._function(*inputs)
+        for tensor in flatten(inputs)[0]:
+            if tensor.shape[0] > 1:
+                torch._dynamo.mark_dynamic(tensor, 0)
+        graphs, begun = self._graphs, time.perf_counter()
+        try:
+            return self._compiled(*inputs)
+        except torch._dynamo.exc.FailOnRecompileLimitHit:
+            self._retire()
+            return self._function(*inputs)
+        except torch._dynamo.exc.TorchDynamoException as error:
+            reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+            raise RunError(f"{self._option} failed: {reason} Set compile=none to train without it.") from error
+        finally:
+            if self._graphs > graphs:
+                self._seconds += time.perf_counter() - begun
+
+    def outcome(self) -> Mapping[str, Scalar]:
+        """What happened, for the run plan: graphs, recompilations, seconds of compiling, why it stopped if it did."""
+        found: dict[str, Scalar] = {
+            "graphs": self._graphs,
+            "recompiles": max(self._graphs - 1, 0),
+            "setup_seconds": round(self._seconds, 3),
+        }
+        return {**found, "inactive": self.inactive} if self.inactive else found
+
+    def _count_graph(self, graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        self._graphs += 1
+        make: Callable[..., Any] = torch._dynamo.lookup_backend(self._backend)
+        code: Callable[..., Any] = make(graph, inputs)
+        return code
+
+    def _retire(self) -> None:
+        limit = torch._dynamo.config.recompile_limit
+        self.inactive = f"torch.compile reached its limit of {limit} graphs for one function"
+        warn_user(
+            f"{self._option} is not active any more: {self.inactive}, the run goes on without it. "
+            "TORCH_LOGS=recompiles tells what changed from step to step."
+        )
+
+
 class CompiledObjective(Generic[Predicted, Losses]):
     """Computes ``loss(model(images), targets)`` from a compiled graph.
-
-    The number of images and of target rows are dynamic: one graph serves every batch, with and without objects. Dynamo
-    makes a graph of its own for a size of 0 or 1 whatever it is told; rows come in bucket sizes, which are larger,
-    so that only a batch of one image meets this. Another precision or mode makes another graph.
 
     Args:
         model: network; called with images.
@@ -50,16 +123,11 @@ class CompiledObjective(Generic[Predicted, Losses]):
         self._loss = loss
         self._otherwise: Callable[..., Losses] = Objective(model, loss)
         self._backend = backend
-        self._graphs = 0
-        self._seconds = 0.0
-        self._inactive = ""
 
         def objective(images: Tensor, targets: Targets) -> Losses:
             return loss(model(images), targets)
 
-        self._compiled: Callable[[Tensor, Targets], Losses] = torch.compile(
-            with_own_code(objective), backend=self._count_graph, fullgraph=True
-        )
+        self._graph = OneGraph(objective, option=CompileName.STEP, backend=backend)
 
     def __call__(self, images: Tensor, targets: Targets, mark: Mark = unheard) -> Losses:
         """Compute the losses of a batch, with gradients.
@@ -75,52 +143,53 @@ class CompiledObjective(Generic[Predicted, Losses]):
         Raises:
             RunError: the graph cannot be made.
         """
-        if self._inactive:
+        if self._graph.inactive:
             return self._otherwise(images, targets, mark)
-        for tensor in (images, *(getattr(targets, field.name) for field in fields(targets))):
-            if tensor is not None and tensor.shape[0] > 1:
-                torch._dynamo.mark_dynamic(tensor, 0)
-        graphs, begun = self._graphs, time.perf_counter()
-        try:
-            losses = self._compiled(images, targets)
-            mark("forward")
-            return losses
-        except torch._dynamo.exc.FailOnRecompileLimitHit:
-            self._retire()
-            return self._otherwise(images, targets, mark)
-        except torch._dynamo.exc.TorchDynamoException as error:
-            reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-            raise RunError(f"compile=step failed: {reason} Set compile=none to train without it.") from error
-        finally:
-            if self._graphs > graphs:
-                self._seconds += time.perf_counter() - begun
+        losses = self._graph(images, targets)
+        mark("forward")
+        return losses
 
     def outcome(self) -> Mapping[str, Scalar]:
-        """What happened, for the run plan: graphs, recompilations, seconds of compiling, why it stopped if it did."""
-        found: dict[str, Scalar] = {
-            "graphs": self._graphs,
-            "recompiles": max(self._graphs - 1, 0),
-            "setup_seconds": round(self._seconds, 3),
-        }
-        return {**found, "inactive": self._inactive} if self._inactive else found
+        """What happened, for the run plan."""
+        return self._graph.outcome()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copied and pickled as the same of the modules, not compiled yet."""
         return partial(CompiledObjective, backend=self._backend), (self._model, self._loss)
 
-    def _count_graph(self, graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
-        self._graphs += 1
-        make: Callable[..., Any] = torch._dynamo.lookup_backend(self._backend)
-        code: Callable[..., Any] = make(graph, inputs)
-        return code
 
-    def _retire(self) -> None:
-        limit = torch._dynamo.config.recompile_limit
-        self._inactive = f"torch.compile reached its limit of {limit} graphs for one function"
-        warn_user(
-            f"compile=step is not active any more: {self._inactive}, the run goes on without it. "
-            "TORCH_LOGS=recompiles tells what changed from step to step."
-        )
+class CompiledLoss(Generic[Predicted, Losses]):
+    """Computes ``loss(predictions, targets)`` from a compiled graph; the network is left alone.
+
+    Args:
+        loss: objective; called with what the network returns and the targets.
+        backend: what makes code of the graph, a name that torch.compile knows.
+    """
+
+    def __init__(self, loss: Callable[[Predicted, Targets], Losses], *, backend: str = "inductor") -> None:
+        self._loss = loss
+        self._backend = backend
+
+        def losses_of(predictions: Predicted, targets: Targets) -> Losses:
+            return loss(predictions, targets)
+
+        self._graph = OneGraph(losses_of, option=CompileName.LOSS, backend=backend)
+
+    def __call__(self, predictions: Predicted, targets: Targets) -> Losses:
+        """Compute the losses of predictions, with gradients.
+
+        Raises:
+            RunError: the graph cannot be made.
+        """
+        return self._graph(predictions, targets)
+
+    def outcome(self) -> Mapping[str, Scalar]:
+        """What happened, for the run plan."""
+        return self._graph.outcome()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copied and pickled as the same of the loss, not compiled yet."""
+        return partial(CompiledLoss, backend=self._backend), (self._loss,)
 
 
 def with_own_code(function: Callable[..., Losses]) -> Callable[..., Losses]:

@@ -103,7 +103,7 @@ def needs_of_own_kernels(
             id=f"{prefix}.or-compile",
             stage=Stage.CONFIG,
             kind=Kind.REFUSE,
-            applies=lambda facts: asked(facts) and facts.config.compile.selected is not CompileName.NONE,
+            applies=lambda facts: asked(facts) and facts.config.compile.selected is CompileName.STEP,
             sentence=f"{option} and compile={{config.compile.selected}} exclude each other, torch.compile {compiler}; "
             f"set {settings}",
         ),

@@ -119,6 +119,14 @@ def test_a_run_of_a_compiled_step_equals_the_eager_one(tmp_path: Path, eager: Ea
     assert parts.outcomes()["capture.gradient_norm"]["replays"] == 8
 
 
+def test_a_run_with_compiled_losses_and_a_recorded_network_equals_the_eager_one(tmp_path: Path, eager: Eager) -> None:
+    parts = parts_for("compile=loss", "capture=network", tape=CallTape(), backend="eager")
+    compiled = run(tmp_path, "compiled", callbacks=[parts])
+    assert_same(compiled, eager("trainer.accumulate=1"))
+    assert parts.outcomes()["compile"]["graphs"] == 1
+    assert parts.outcomes()["capture.network"]["replays"] == 8
+
+
 def test_kernels_that_cannot_be_compiled_give_way_to_torch_within_a_recording(tmp_path: Path, eager: Eager) -> None:
     parts = parts_for("kernels=fused", "capture=network", tape=CallTape())  # a real toolchain, and maps of a processor
     with pytest.warns(

@@ -63,8 +63,9 @@ def test_what_a_trial_picks_changes_no_number(small: Compose) -> None:
     assert_same_run(again, eager)
 
 
-def test_it_records_what_was_compiled(small: Compose) -> None:
-    one_epoch = ("trainer.max_epochs=1", "compile=step")
+@pytest.mark.parametrize("option", ["compile=loss", "compile=step"])
+def test_it_records_what_was_compiled(small: Compose, option: str) -> None:
+    one_epoch = ("trainer.max_epochs=1", option)
     compiled = train(small(*one_epoch, run="compiled"))
     recorded = train(small(*one_epoch, "capture=step", "on_unmet=raise", run="recorded"))
     assert_same_run(recorded, compiled)

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from lucid_yolo.perf.compiled import CompiledObjective
+from lucid_yolo.perf.compiled import CompiledLoss, CompiledObjective
+from lucid_yolo.perf.objective import Objective
 from tests.perf.objectives import make_batch, make_objective
 
 pytestmark = pytest.mark.gpu
@@ -25,9 +26,11 @@ def exact_products() -> Iterator[None]:
     torch.backends.cudnn.allow_tf32 = convolutions
 
 
-def test_losses_and_gradients_of_the_eager_run_from_one_graph() -> None:
+@pytest.mark.parametrize("option", ["loss", "step"])
+def test_losses_and_gradients_of_the_eager_run_from_one_graph(option: str) -> None:
     network, loss = make_objective(SIZE, device="cuda")
-    compiled = CompiledObjective(network, loss)
+    graph = CompiledLoss(loss) if option == "loss" else CompiledObjective(network, loss)
+    compiled = Objective(network, graph) if option == "loss" else graph
     for batch, objects, rows in ((4, 5, 16), (4, 0, 16), (4, 1, 16), (8, 30, 32)):
         images, targets = make_batch(SIZE, batch=batch, objects=objects, rows=rows, device="cuda")
         found = []
@@ -41,4 +44,4 @@ def test_losses_and_gradients_of_the_eager_run_from_one_graph() -> None:
         assert total == pytest.approx(eager_total, rel=1e-4)
         torch.testing.assert_close(parts, eager_parts, rtol=1e-3, atol=1e-5)
         assert (gradients - eager_gradients).norm() <= 1e-2 * eager_gradients.norm()
-    assert (compiled.outcome()["graphs"], compiled.outcome()["recompiles"]) == (1, 0)
+    assert (graph.outcome()["graphs"], graph.outcome()["recompiles"]) == (1, 0)

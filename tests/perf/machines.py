@@ -75,7 +75,7 @@ def make_config(
     place: CachePlace = CachePlace.MEMORY,
     task: str = "detect",
     capture: Sequence[str] = (),
-    compile_step: bool = False,
+    compile: CompileName = CompileName.NONE,
     optimizer: OptimizerConfig | None = None,
     clip_norm: float | None = 10.0,
     hsv: HsvName = HsvName.WORKER,
@@ -102,7 +102,7 @@ def make_config(
     config.trainer.clip_norm = clip_norm
     for region in capture:
         getattr(config.capture, region).selected = True
-    config.compile.selected = CompileName.STEP if compile_step else CompileName.NONE
+    config.compile.selected = compile
     config.hsv.selected = hsv
     config.kernels.selected = kernels
     config.depthwise.selected = depthwise

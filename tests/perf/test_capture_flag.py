@@ -8,7 +8,16 @@ import pytest
 
 from lucid_yolo.config.errors import ConfigError
 from lucid_yolo.config.regions import OF_EVERY_TASK, OPTIONS, REGIONS, STEP
-from lucid_yolo.config.schema import AdamWConfig, MuSGDConfig, OnUnmet, PrecisionName, SGDConfig
+from lucid_yolo.config.schema import (
+    AdamWConfig,
+    CompileName,
+    DepthwiseName,
+    KernelsName,
+    MuSGDConfig,
+    OnUnmet,
+    PrecisionName,
+    SGDConfig,
+)
 from lucid_yolo.perf.plan import RunPlan, resolve
 from tests.perf.machines import CPU, CUDA, MPS, OLD_CUDA, make_config
 
@@ -62,7 +71,7 @@ def test_bf16_on_an_old_torch_records_in_float32(torch_version: str) -> None:
 def test_off_cuda_every_flag_falls_back(machine) -> None:
     plan = resolve(make_config(task="segment", capture=REGIONS, clip_norm=None), machine, None)
     assert all(plan[f"capture.{region}"].rule_id == f"capture.{region}.needs-cuda" for region in REGIONS)
-    assert resolve(make_config(compile_step=True), machine, None)["compile"].active == "none"
+    assert resolve(make_config(compile=CompileName.STEP), machine, None)["compile"].active == "none"
 
 
 @pytest.mark.parametrize("clip_norm", [None, 0.0, -1.0])
@@ -91,19 +100,35 @@ def test_another_optimizer_is_refused_on_every_machine(machine, optimizer) -> No
 @pytest.mark.parametrize("machine", [CPU, CUDA, MPS])
 def test_network_and_loss_exclude_compilation_and_the_others_do_not(machine) -> None:
     with pytest.raises(ConfigError) as caught:
-        resolve(make_config(task="segment", capture=REGIONS, compile_step=True), machine, None)
+        resolve(make_config(task="segment", capture=REGIONS, compile=CompileName.STEP), machine, None)
     assert [problem.rpartition(" ")[2] for problem in caught.value.problems] == [
         "[capture.network.or-compile]",
         "[capture.heads.or-compile]",
         "[capture.loss.or-compile]",
     ]
-    resolve(make_config(capture=("gradient_norm", *OPTIMIZER_REGIONS), compile_step=True), machine, None)
+    resolve(make_config(capture=("gradient_norm", *OPTIMIZER_REGIONS), compile=CompileName.STEP), machine, None)
 
 
-def test_compilation_needs_its_tools() -> None:
-    config = make_config(compile_step=True)
-    assert resolve(config, CUDA, None)["compile"].active == "step"
-    assert resolve(config, OLD_CUDA, None)["compile"].active == "step"
+@pytest.mark.parametrize("machine", [CPU, CUDA, MPS])
+def test_a_compiled_loss_leaves_the_network_to_recordings_and_our_kernels(machine) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve(make_config(task="segment", capture=REGIONS, compile=CompileName.LOSS), machine, None)
+    assert [problem.rpartition(" ")[2] for problem in caught.value.problems] == ["[capture.loss.or-compile]"]
+    others = [region for region in REGIONS if region != "loss"]
+    resolve(make_config(task="segment", capture=others, compile=CompileName.LOSS), machine, None)
+    own = make_config(compile=CompileName.LOSS, kernels=KernelsName.FUSED, depthwise=DepthwiseName.TRITON)
+    plan = resolve(own, machine, None)
+    on_cuda = machine is CUDA
+    assert (plan["kernels"].active, plan["depthwise"].active, plan["compile"].active) == (
+        ("fused", "triton", "loss") if on_cuda else ("stock", "stock", "none")
+    )
+
+
+@pytest.mark.parametrize("compiled", [CompileName.LOSS, CompileName.STEP])
+def test_compilation_needs_its_tools(compiled: CompileName) -> None:
+    config = make_config(compile=compiled)
+    assert resolve(config, CUDA, None)["compile"].active == str(compiled)
+    assert resolve(config, OLD_CUDA, None)["compile"].active == str(compiled)
     bare = replace(CUDA, triton=False, host_compiler=None)
     assert resolve(config, bare, None)["compile"].rule_id == "compile.needs-triton"
     config.on_unmet = OnUnmet.RAISE
@@ -121,7 +146,7 @@ def test_the_whole_step_goes_with_no_region(region: str, machine) -> None:
 @pytest.mark.parametrize("task", ["detect", "segment", "keypoints", "obb"])
 @pytest.mark.parametrize("optimizer", [None, SGDConfig(name="sgd", lr=0.1), AdamWConfig(name="adamw", lr=0.1)])
 def test_the_whole_step_is_recorded_for_every_task_and_optimizer_compiled_or_not(task: str, optimizer) -> None:
-    for compiled in (False, True):
-        config = make_config(task=task, capture=[STEP], optimizer=optimizer, compile_step=compiled)
+    for compiled in CompileName:
+        config = make_config(task=task, capture=[STEP], optimizer=optimizer, compile=compiled)
         plan = resolve(config, CUDA, None)
-        assert (plan["capture.step"].active, plan["compile"].active) == (True, "step" if compiled else "none")
+        assert (plan["capture.step"].active, plan["compile"].active) == (True, str(compiled))

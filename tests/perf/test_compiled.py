@@ -18,7 +18,8 @@ from lucid_yolo.losses.detection import DetectionLoss, DetectionLosses
 from lucid_yolo.nn import blocks
 from lucid_yolo.nn.max_pool import GatherMaxPool
 from lucid_yolo.nn.model import Detector
-from lucid_yolo.perf.compiled import CompiledObjective
+from lucid_yolo.perf.compiled import CompiledLoss, CompiledObjective
+from lucid_yolo.perf.objective import Objective
 from tests.nn.networks import GROUPS
 from tests.perf.capture.rig import Rig, assert_equal
 from tests.perf.objectives import make_batch, make_objective
@@ -96,6 +97,35 @@ def test_the_step_of_every_task_is_one_graph(task: str, monkeypatch: pytest.Monk
         assert torch.equal(rig.update(), eager.update())
     assert_equal(rig.state(), eager.state())
     assert (compiled.outcome()["graphs"], compiled.outcome()["recompiles"]) == (1, 0)
+
+
+@pytest.mark.parametrize("task", sorted(GROUPS))
+def test_the_losses_of_every_task_are_one_graph(task: str) -> None:
+    eager, rig = (Rig(overrides=[f"task={task}"]) for _ in range(2))
+    compiled = CompiledLoss(rig.loss, backend="eager")
+    rig.objective = Objective(rig.model, compiled)
+    for seed, (count, rows) in enumerate([(5, 8), (0, 8), (1, 8), (5, 16)]):
+        totals = [one.gradients(seed, one.targets(seed, count, rows)) for one in (rig, eager)]
+        assert torch.equal(*totals)
+        assert torch.equal(rig.update(), eager.update())
+    assert_equal(rig.state(), eager.state())
+    assert (compiled.outcome()["graphs"], compiled.outcome()["recompiles"]) == (1, 0)
+
+
+def test_a_compiled_loss_is_copied_as_the_loss_and_names_its_option() -> None:
+    compiled = CompiledLoss(loss_of, backend="eager")
+    images, targets = make_batch(32, batch=2, objects=3, rows=4)
+    predicted = Mean()(images)
+    other = pickle.loads(pickle.dumps(compiled))
+    assert torch.equal(compiled(predicted, targets), other(predicted, targets))
+    assert (compiled.outcome()["graphs"], other.outcome()["graphs"]) == (1, 1)
+    with pytest.raises(RunError, match=r"compile=loss failed: .*Set compile=none"):
+        CompiledLoss(reading, backend="eager")(predicted, targets)
+
+
+def reading(predicted: Tensor, targets: Targets) -> Tensor:
+    """A loss that waits for the device."""
+    return predicted.sum() * (2 if bool(targets.valid.any()) else 1)
 
 
 def test_a_batch_of_one_image_has_a_graph_of_its_own() -> None:
@@ -207,9 +237,6 @@ def test_a_copy_computes_with_the_copied_network_and_is_compiled_anew() -> None:
 
 
 def test_a_step_that_reads_the_device_is_an_error_that_names_the_flag() -> None:
-    def reading(predicted: Tensor, targets: Targets) -> Tensor:
-        return predicted.sum() * (2 if bool(targets.valid.any()) else 1)
-
     compiled = CompiledObjective(Mean(), reading, backend="eager")
     with pytest.raises(RunError, match=r"compile=step failed: .*Set compile=none"):
         compiled(*make_batch(32, batch=2, objects=3, rows=4))

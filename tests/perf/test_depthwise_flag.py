@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lucid_yolo.config.errors import ConfigError
-from lucid_yolo.config.schema import DepthwiseName, OnUnmet
+from lucid_yolo.config.schema import CompileName, DepthwiseName, OnUnmet
 from lucid_yolo.perf.depthwise import TritonFilters, plan_filters
 from lucid_yolo.perf.plan import resolve
 from tests.perf.machines import CPU, CUDA, MPS, OLD_CUDA, make_config
@@ -47,10 +47,10 @@ def test_what_is_asked_for_is_active_or_says_why_not(name, machine, active, rule
 
 
 def test_a_compiled_step_has_torchs():
-    row = resolve(make_config(compile_step=True), CUDA, None)["depthwise"]
+    row = resolve(make_config(compile=CompileName.STEP), CUDA, None)["depthwise"]
     assert (row.active, row.reason) == ("stock", "auto: compile=step looks for torch's")
     with pytest.raises(ConfigError, match=r"depthwise\.or-compile"):
-        resolve(make_config(depthwise=DepthwiseName.TRITON, compile_step=True), CUDA, None)
+        resolve(make_config(depthwise=DepthwiseName.TRITON, compile=CompileName.STEP), CUDA, None)
 
 
 def test_a_plan_says_who_filters():

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lucid_yolo.config.errors import ConfigError
-from lucid_yolo.config.schema import KernelsName, OnUnmet, PrecisionName
+from lucid_yolo.config.schema import CompileName, KernelsName, OnUnmet, PrecisionName
 from lucid_yolo.perf.plan import resolve
 from tests.perf.machines import CPU, CUDA, MPS, OLD_CUDA, make_config
 
@@ -47,8 +47,8 @@ def test_it_goes_with_every_precision(precision):
 def test_it_is_refused_with_a_compiled_step_on_any_machine():
     for machine in (CPU, CUDA):
         with pytest.raises(ConfigError, match=r"kernels\.or-compile"):
-            resolve(make_config(kernels=KernelsName.FUSED, compile_step=True), machine, None)
-    assert resolve(make_config(compile_step=True), CUDA, None)["compile"].active == "step"
+            resolve(make_config(kernels=KernelsName.FUSED, compile=CompileName.STEP), machine, None)
+    assert resolve(make_config(compile=CompileName.STEP), CUDA, None)["compile"].active == "step"
 
 
 def test_a_measured_run_is_refused_instead_for_one_reason():

@@ -12,6 +12,7 @@ from lucid_yolo.config.regions import OPTIONS, REGIONS
 from lucid_yolo.config.schema import (
     CacheName,
     CachePlace,
+    CompileName,
     DepthwiseName,
     HsvName,
     KernelsName,
@@ -65,8 +66,8 @@ CASES = {
     ),
     **{
         f"capture.{region}.or-compile": (
-            (make_config(task="segment", capture=["network", "heads", "loss"], compile_step=True), CUDA),
-            (make_config(capture=["gradient_norm", "orthogonalization", "updates"], compile_step=True), CUDA),
+            (make_config(task="segment", capture=["network", "heads", "loss"], compile=CompileName.STEP), CUDA),
+            (make_config(capture=["gradient_norm", "orthogonalization", "updates"], compile=CompileName.STEP), CUDA),
             f"capture={region} and compile=step exclude each other",
         )
         for region in ("network", "heads", "loss")
@@ -128,28 +129,34 @@ CASES = {
         "no place for the loss scaler of precision=16-mixed",
     ),
     "compile.needs-cuda": (
-        (make_config(compile_step=True), CPU),
-        (make_config(compile_step=True), CUDA),
+        (make_config(compile=CompileName.STEP), CPU),
+        (make_config(compile=CompileName.STEP), CUDA),
         "compile=step makes CUDA kernels, this run computes on cpu",
     ),
     "compile.needs-capability": (
-        (make_config(compile_step=True), replace(CUDA, cuda_devices=(replace(T4, name="P100", capability=(6, 0)),))),
-        (make_config(compile_step=True), replace(CUDA, cuda_devices=(replace(T4, name="V100", capability=(7, 0)),))),
+        (
+            make_config(compile=CompileName.STEP),
+            replace(CUDA, cuda_devices=(replace(T4, name="P100", capability=(6, 0)),)),
+        ),
+        (
+            make_config(compile=CompileName.STEP),
+            replace(CUDA, cuda_devices=(replace(T4, name="V100", capability=(7, 0)),)),
+        ),
         "needs a CUDA device of capability 7.0 or newer; P100 is older",
     ),
     "compile.needs-triton": (
-        (make_config(compile_step=True), replace(CUDA, triton=False)),
-        (make_config(compile_step=True), CUDA),
+        (make_config(compile=CompileName.STEP), replace(CUDA, triton=False)),
+        (make_config(compile=CompileName.STEP), CUDA),
         "writes its kernels in Triton, which cannot be imported",
     ),
     "compile.needs-compiler": (
-        (make_config(compile_step=True), replace(CUDA, host_compiler=None)),
-        (make_config(compile_step=True), CUDA),
+        (make_config(compile=CompileName.STEP), replace(CUDA, host_compiler=None)),
+        (make_config(compile=CompileName.STEP), CUDA),
         "there is no C compiler",
     ),
     "depthwise.or-compile": (
-        (make_config(depthwise=DepthwiseName.TRITON, compile_step=True), CPU),
-        (make_config(compile_step=True), CPU),
+        (make_config(depthwise=DepthwiseName.TRITON, compile=CompileName.STEP), CPU),
+        (make_config(compile=CompileName.STEP), CPU),
         "depthwise=triton and compile=step exclude each other",
     ),
     "depthwise.needs-cuda": (
@@ -203,8 +210,8 @@ CASES = {
         "none of $CC, cc, gcc and clang was found",
     ),
     "kernels.or-compile": (
-        (make_config(kernels=KernelsName.FUSED, compile_step=True), CPU),
-        (make_config(compile_step=True), CPU),
+        (make_config(kernels=KernelsName.FUSED, compile=CompileName.STEP), CPU),
+        (make_config(compile=CompileName.STEP), CPU),
         "kernels=fused and compile=step exclude each other",
     ),
     "kernels.needs-cuda": (

@@ -7,7 +7,7 @@ There is no rule about bf16 on old releases of torch: ``precision`` itself falls
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from lucid_yolo.config.regions import REGIONS
 from lucid_yolo.config.schema import CompileName, MuSGDConfig, RegionConfig
@@ -89,15 +89,15 @@ def _needs_cuda(region: str) -> Rule:
     )
 
 
-def _not_compiled(region: str) -> Rule:
+def _not_compiled(region: str, *, by: Container[CompileName]) -> Rule:
     return _rule(
         region,
         "or-compile",
         stage=Stage.CONFIG,
         kind=Kind.REFUSE,
-        applies=lambda facts: facts.config.compile.selected is not CompileName.NONE,
-        sentence=f"capture={region} and compile={{config.compile.selected}} exclude each other, both take over "
-        f"network and loss; set compile=none, or leave {region} out of capture",
+        applies=lambda facts: facts.config.compile.selected in by,
+        sentence=f"capture={region} and compile={{config.compile.selected}} exclude each other, both take over the "
+        f"same part of the step; set compile=none, or leave {region} out of capture",
     )
 
 
@@ -179,7 +179,7 @@ def _optimizer_rules(region: str) -> tuple[Rule, ...]:
 
 def _network_rules(region: str, frozen: Callable[[LiveFacts], tuple[str, ...]]) -> tuple[Rule, ...]:
     return (
-        _not_compiled(region),
+        _not_compiled(region, by=(CompileName.STEP,)),
         _needs_cuda(region),
         *_module_rules(region, lambda live: live.network),
         setup_rule(
@@ -222,7 +222,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         *_network_rules("heads", lambda live: tuple(part for part in live.network.frozen if part == "head")),
     ),
     "loss": (
-        _not_compiled("loss"),
+        _not_compiled("loss", by=(CompileName.LOSS, CompileName.STEP)),
         _needs_cuda("loss"),
         setup_rule(
             "loss",

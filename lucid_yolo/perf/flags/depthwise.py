@@ -18,7 +18,7 @@ def _choose(facts: Facts) -> Choice:
     selected = facts.config.depthwise.selected
     if selected is not DepthwiseName.AUTO:
         return Choice(value=str(selected))
-    if facts.config.compile.selected is not CompileName.NONE:
+    if facts.config.compile.selected is CompileName.STEP:
         return Choice(value=STOCK, reason=f"auto: compile={facts.config.compile.selected} looks for torch's")
     if facts.machine.accelerator != "cuda":
         elsewhere = facts.machine.accelerator
