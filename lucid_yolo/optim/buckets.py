@@ -15,7 +15,7 @@ from lucid_yolo.optim.newton_schulz import GRAM_STEPS, WIDE, newton_schulz
 ALIGNMENT = 8
 """Sides of padded stacks are multiples of it: products of odd sizes are slow on a GPU."""
 
-BUCKET_COST = {"cpu": 1e7, "cuda": 3e9}
+BUCKET_COST = {"cpu": 1e7, "cuda": 4e9}
 """What a further stack costs by itself (some forty launches), in operations that the device does in that time."""
 
 Shape = tuple[int, int]

@@ -10,7 +10,10 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from lucid_yolo.optim.flat import KEEP, flat_views
+from lucid_yolo.optim.flat import KEEP
+
+ALIGNMENT = 64
+"""Elements; the kernels of a network are chosen by the alignment of its weights."""
 
 Slot = tuple[dict[str, Any], str]
 """Where a module keeps a tensor: moving a module replaces its buffers, so every update looks them up."""
@@ -18,6 +21,8 @@ Slot = tuple[dict[str, Any], str]
 
 class Ema(nn.Module):
     """A copy of a network whose parameters and statistics follow those of the trained one.
+
+    They become views of one buffer, so that an update is a copy and a handful of launches.
 
     Update number t moves the average towards the network by 1 - decay * (1 - exp(-t / ramp)) of the difference: it
     follows closely at first. Make it, or move it, so that it has the device and memory format of the network.
@@ -59,7 +64,7 @@ class Ema(nn.Module):
         self.updates.add_(1 if allowed is None else allowed)
         weight = self.decay * torch.exp(self.updates * (-1 / self.ramp)) + (1 - self.decay)
         for part in self._link.parts(averages):
-            part.follow([sources[i] for i in part.indices], [averages[i] for i in part.indices], weight, allowed)
+            part.follow([sources[i] for i in part.indices], weight, allowed)
 
     def train(self, mode: bool = True) -> Self:
         """Stay in evaluation mode."""
@@ -75,26 +80,27 @@ class _Part:
 
     Attributes:
         indices: their positions among all.
-        scratch: flat buffer of their differences.
-        views: views of it in their shapes.
+        average: flat buffer; the averages are views of it.
+        difference: flat buffer of the same form.
+        views: views of it in the shapes of the tensors.
     """
 
     indices: list[int]
-    scratch: Tensor
+    average: Tensor
+    difference: Tensor
     views: list[Tensor]
 
-    def follow(self, sources: list[Tensor], averages: list[Tensor], weight: Tensor, allowed: Tensor | None) -> None:
+    def follow(self, sources: list[Tensor], weight: Tensor, allowed: Tensor | None) -> None:
         """Move the averages by ``weight`` of the way to the sources; what is not floating point is copied."""
-        if not self.scratch.is_floating_point():
-            for source, average in zip(sources, averages, strict=True):
-                average.copy_(source if allowed is None else torch.where(allowed, source, average))
-            return
         torch._foreach_copy_(self.views, sources)
-        torch._foreach_sub_(self.views, averages)
-        self.scratch.mul_(weight)
+        if not self.average.is_floating_point():
+            new = self.difference if allowed is None else torch.where(allowed, self.difference, self.average)
+            self.average.copy_(new)
+            return
+        self.difference.sub_(self.average).mul_(weight)
         if allowed is not None:
-            self.scratch.masked_fill_(~allowed, KEEP)
-        torch._foreach_add_(averages, self.views)
+            self.difference.masked_fill_(~allowed, KEEP)
+        self.average.add_(self.difference)
 
 
 class _Link:
@@ -108,20 +114,35 @@ class _Link:
         self._parts: list[_Part] = []
 
     def parts(self, averages: list[Tensor]) -> list[_Part]:
-        """The averages by device and type; laid out anew where their form has changed."""
-        form: list[object] = [(a.stride(), a.dtype, a.device) for a in averages]
-        if form != self._form:
-            self._form = form
+        """The averages by device and type; laid out anew where their form or place has changed."""
+        if _form(averages) != self._form:
             groups: dict[tuple[torch.device, torch.dtype], list[int]] = {}
             for i, a in enumerate(averages):
                 groups.setdefault((a.device, a.dtype), []).append(i)
             self._parts = [_lay_out([averages[i] for i in indices], indices) for indices in groups.values()]
+            self._form = _form(averages)
         return self._parts
 
 
+def _form(averages: list[Tensor]) -> list[object]:
+    return [(a.data_ptr(), a.stride(), a.dtype, a.device) for a in averages]
+
+
 def _lay_out(averages: list[Tensor], indices: list[int]) -> _Part:
-    scratch = averages[0].new_zeros(sum(a.numel() for a in averages))
-    return _Part(indices, scratch, flat_views(scratch, averages, [a.stride() for a in averages]))
+    """Move averages into one buffer, each in its own memory order and aligned as if it lay alone."""
+    starts, stop = [], 0
+    for average in averages:
+        starts.append(stop)
+        stop += -(-average.numel() // ALIGNMENT) * ALIGNMENT
+    flat, difference = (averages[0].new_zeros(stop) for _ in range(2))
+    places, views = (
+        [buffer.as_strided(a.shape, a.stride(), start) for a, start in zip(averages, starts, strict=True)]
+        for buffer in (flat, difference)
+    )
+    torch._foreach_copy_(places, averages)
+    for average, place in zip(averages, places, strict=True):
+        average.data = place
+    return _Part(indices, flat, difference, views)
 
 
 def _slots(model: nn.Module) -> Iterator[Slot]:
