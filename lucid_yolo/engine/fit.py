@@ -227,6 +227,7 @@ def _callbacks(
         validator=validator,
         stop=stop,
         patience=config.trainer.patience,
+        save_seconds=config.trainer.save_seconds,
     )
     callbacks: list[L.Callback] = [reader, validator, saver, ClockAfterEpoch(reader)]
     return saver, callbacks
