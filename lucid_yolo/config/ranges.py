@@ -120,6 +120,7 @@ RANGES: dict[str, Range] = {
     "trainer.clip_norm": FINITE,
     "trainer.log_every": COUNT,
     "trainer.max_steps": COUNT,
+    "trainer.save_seconds": NOT_NEGATIVE,
     "trainer.patience": COUNT,
     "trainer.ema.decay": BELOW_ONE,
     "trainer.ema.ramp": POSITIVE,

@@ -344,6 +344,7 @@ class TrainerConfig:
     deterministic: bool = True
     log_every: int = 20  # steps between two reads of the device's loss buffer
     max_steps: int | None = None  # stop after this many updates (trials, benchmarks)
+    save_seconds: float = 10.0  # between two writings of last.ckpt at the end of epochs; 0: it is written at each end
     patience: int | None = None  # validations without a better score after which the fit ends; null: it never does
     ema: EmaConfig = field(default_factory=EmaConfig)
 

@@ -195,7 +195,10 @@ class Validator(L.Callback):
 
 
 class Saver(L.Callback):
-    """Writes ``last.ckpt`` at each epoch's end, ``best.ckpt`` when the score rose, and both ways out on Ctrl-C.
+    """Writes ``last.ckpt`` at the end of epochs, ``best.ckpt`` when the score rose, and both ways out on Ctrl-C.
+
+    An epoch may take less time than its checkpoint. So one that neither was validated nor ends the fit is only written
+    when the last writing is some time ago.
 
     Args:
         run_dir: where the checkpoints go.
@@ -203,6 +206,8 @@ class Saver(L.Callback):
         validator: who scores; called before.
         stop: whether the user asked to stop.
         patience: validations without a better score after which the fit ends; None: it never does.
+        save_seconds: least time from one writing to the next, where nothing else asks for it.
+        clock: the time in seconds.
 
     Attributes:
         best_score: of all validations so far; None before the first one.
@@ -212,13 +217,24 @@ class Saver(L.Callback):
     """
 
     def __init__(
-        self, *, run_dir: RunDir, info: ModelInfo, validator: Validator, stop: StopSignal, patience: int | None
+        self,
+        *,
+        run_dir: RunDir,
+        info: ModelInfo,
+        validator: Validator,
+        stop: StopSignal,
+        patience: int | None,
+        save_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._run_dir = run_dir
         self._info = info
         self._validator = validator
         self._stop = stop
         self._patience = patience
+        self._save_seconds = save_seconds
+        self._clock = clock
+        self._saved_at: float | None = None  # end of the last writing; None before the first one of this process
         self._position: dict[str, Any] | None = None  # inside an epoch that the loop is about to leave
         self.best_score: float | None = None
         self.best_epoch: int | None = None
@@ -250,19 +266,22 @@ class Saver(L.Callback):
             checkpoint["loops"]["fit_loop"] = self._position
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Save, after the validator ran."""
+        """Save when it is due, after the validator ran: it does so in the last epoch too."""
         score = self._validator.latest
         better = score is not None and _is_better(score, self.best_score)
         if better:
             self.best_score, self.best_epoch, self.since_best = score, trainer.current_epoch + 1, 0
         elif score is not None:
             self.since_best += 1
-        save_atomically(trainer, self._run_dir.last)
+        stopping = self._stop.requested  # read once: a request that comes later waits for its own checkpoint
+        if score is not None or stopping or self._time_is_up():
+            save_atomically(trainer, self._run_dir.last)
+            self._saved_at = self._clock()
         if better:
             copy_atomically(self._run_dir.last, self._run_dir.best)
         if not is_last_epoch(trainer):
             self._lose_patience(trainer)
-        if self._stop.requested and not is_last_epoch(trainer):
+        if stopping and not is_last_epoch(trainer):
             raise FitStopped
 
     def on_train_batch_end(
@@ -278,6 +297,9 @@ class Saver(L.Callback):
         if self._stop.requested and at_update and not trainer.is_last_batch:
             save_atomically(trainer, self._run_dir.last)
             raise FitStopped
+
+    def _time_is_up(self) -> bool:
+        return self._saved_at is None or self._clock() - self._saved_at >= self._save_seconds
 
     def _lose_patience(self, trainer: L.Trainer) -> None:
         if self._patience is not None and self.since_best >= self._patience:

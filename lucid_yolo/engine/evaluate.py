@@ -1,4 +1,4 @@
-"""One evaluation for the fit, the final report and the verb ``validate``: a forward, the decoders, the metric."""
+"""Evaluations for the fit, the final report and the verb ``validate``: a forward, the decoders, the metric."""
 
 from __future__ import annotations
 
@@ -101,3 +101,28 @@ def evaluate(
         decoder: Evaluation(task.evaluate(index, detections), detections)
         for decoder, detections in zip(decoders, results, strict=True)
     }
+
+
+def score(
+    model: nn.Module,
+    task: Task,
+    decoder: Decoder,
+    loader: Iterable[ValBatch],
+    index: SplitIndex,
+    *,
+    device: torch.device,
+    precision: str,
+) -> dict[str, float]:
+    """Give the scores of one decoder by name: those of ``evaluate``, without what only a report shows.
+
+    Args:
+        model: network in evaluation mode.
+        task: its task.
+        decoder: which branch to score.
+        loader: batches of the split.
+        index: its labels.
+        device: where the model is.
+        precision: arithmetic, see ``autocast``.
+    """
+    results = predict_split(model, task, (decoder,), loader, num_images=len(index), device=device, precision=precision)
+    return task.metric_values(task.score(index, results[0]))

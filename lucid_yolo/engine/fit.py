@@ -20,7 +20,7 @@ from lucid_yolo.engine.checkpoint import read_checkpoint
 from lucid_yolo.engine.console import RunConsole
 from lucid_yolo.engine.datamodule import TrainData
 from lucid_yolo.engine.environment import numeric_settings
-from lucid_yolo.engine.evaluate import evaluate
+from lucid_yolo.engine.evaluate import score
 from lucid_yolo.engine.images import choose_image_path
 from lucid_yolo.engine.interrupt import FitStopped, StopSignal
 from lucid_yolo.engine.metrics_log import MetricsLog
@@ -191,19 +191,18 @@ def _callbacks(
 ) -> tuple[Saver, list[L.Callback]]:
     """Order matters: read the losses, validate, save, and only then let the clock go on."""
     config, task, splits = prepared.config, prepared.task, prepared.splits
-    first = task.decoders[0]
 
-    def score(module: TrainingModule) -> dict[str, float]:
-        found = evaluate(
+    def score_average(module: TrainingModule) -> dict[str, float]:
+        values = score(
             module.ema.module,
             task,
-            (first,),
+            task.decoders[0],
             val_loader,
             splits.val,
             device=module.device,
             precision=str(prepared.plan["precision"].active),
         )
-        return {f"val/{k}": v for k, v in task.metric_values(found[first].metrics).items()}
+        return {f"val/{name}": value for name, value in values.items()}
 
     reader = StepReader(
         loader=train_loader,
@@ -215,7 +214,7 @@ def _callbacks(
         part_names=task.part_names,
     )
     validator = Validator(
-        score=score,
+        score=score_average,
         primary=f"val/{task.primary}",
         metrics=metrics,
         progress=progress,
@@ -227,6 +226,7 @@ def _callbacks(
         validator=validator,
         stop=stop,
         patience=config.trainer.patience,
+        save_seconds=config.trainer.save_seconds,
     )
     callbacks: list[L.Callback] = [reader, validator, saver, ClockAfterEpoch(reader)]
     return saver, callbacks

@@ -31,9 +31,10 @@ from lucid_yolo.eval.metrics import (
     shared_values,
 )
 
-__all__ = ["BoxMetrics", "evaluate_boxes"]
+__all__ = ["BoxMetrics", "evaluate_boxes", "score_boxes"]
 
 IOU_50, IOU_75 = 0, 5  # rows of the IoU axis of COCOeval's results
+ALL_AREAS = "all"
 Fields = dict[str, Any]
 """Some fields of an annotation or of a result, as the COCO tools name them."""
 
@@ -44,6 +45,20 @@ class IouType(StrEnum):
     BOXES = "bbox"
     MASKS = "segm"
     KEYPOINTS = "keypoints"
+
+
+class Division(StrEnum):
+    """What scores are given for: each range of areas and each limit of COCO, or all areas at the largest limit."""
+
+    COCO = "coco"
+    NONE = "none"
+
+    def configure(self, params: Params) -> None:
+        """Leave out what is not asked for; the time of an evaluation grows with the number of areas and limits."""
+        if self is Division.NONE:
+            whole = params.areaRngLbl.index(ALL_AREAS)
+            params.areaRng, params.areaRngLbl = [params.areaRng[whole]], [ALL_AREAS]
+            params.maxDets = [max(params.maxDets)]
 
 
 class Criterion(Protocol):
@@ -143,7 +158,7 @@ class Scored:
 
     def ar(self, limit: int) -> float:
         """Mean recall at IoU 0.50:0.95 with so many detections an image and class."""
-        return mean_of_defined(self.recall[:, :, self.areas.index("all"), self.limits.index(limit)])
+        return mean_of_defined(self.recall[:, :, self.areas.index(ALL_AREAS), self.limits.index(limit)])
 
 
 def _silent(*_: object, **__: object) -> None:
@@ -209,8 +224,22 @@ def evaluate_regions(index: SplitIndex, detections: ImageDetections, criterion: 
     )
 
 
+def score_boxes(index: SplitIndex, detections: ImageDetections) -> DetectionMetrics:
+    """Score the boxes of detections against a split; see :func:`score_regions`."""
+    return score_regions(index, detections, BoxCriterion())
+
+
+def score_regions(index: SplitIndex, detections: ImageDetections, criterion: Criterion) -> DetectionMetrics:
+    """Give the numbers of :func:`evaluate_regions` that belong to no range of areas and no limit, in less time.
+
+    Raises:
+        ValueError: detections that do not fit the split (number of images, labels).
+    """
+    return evaluate_by(index, detections, criterion, Division.NONE)[1]
+
+
 def evaluate_by(
-    index: SplitIndex, detections: ImageDetections, criterion: Criterion
+    index: SplitIndex, detections: ImageDetections, criterion: Criterion, division: Division = Division.COCO
 ) -> tuple[Scored, DetectionMetrics]:
     """Run COCOeval, and give its results and what every evaluation has in common.
 
@@ -230,11 +259,12 @@ def evaluate_by(
     found = _Coco({**dataset, "annotations": _detection_rows(index, columns, ranks, criterion)})
     evaluator = _CocoEval(truth, found, criterion.iou_type.value)
     criterion.configure(evaluator.params)
+    division.configure(evaluator.params)
     evaluator.evaluate()
     evaluator.accumulate()
     scored = Scored.of(evaluator)
     curves = _confidence_curves(index, evaluator.evalImgs, criterion.counts(index))
-    precision = scored.precision_of("all")
+    precision = scored.precision_of(ALL_AREAS)
     shared = DetectionMetrics(
         ap=mean_of_defined(precision),
         ap50=mean_of_defined(precision[IOU_50]),
@@ -243,7 +273,7 @@ def evaluate_by(
         per_class_ap50=precision[IOU_50].mean(axis=0),
         recall_points=scored.recall_points,
         precision=precision[IOU_50],
-        scores=scored.scores[IOU_50, :, :, scored.areas.index("all"), -1],
+        scores=scored.scores[IOU_50, :, :, scored.areas.index(ALL_AREAS), -1],
         curves=curves,
         confusion=confusion_matrix(index, detections, confidence=curves.best_confidence(), overlaps=criterion.overlaps),
         images=len(index),

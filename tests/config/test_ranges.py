@@ -32,7 +32,7 @@ SCHEMA_NUMBERS = {*numbers(RootConfig), *(key for verb in VERBS for key in numbe
 
 def test_every_number_of_the_schema_has_a_range_and_every_range_a_number() -> None:
     assert set(RANGES) == SCHEMA_NUMBERS
-    assert len(RANGES) == 94
+    assert len(RANGES) == 95
 
 
 @pytest.mark.parametrize(
@@ -47,6 +47,7 @@ def test_every_number_of_the_schema_has_a_range_and_every_range_a_number() -> No
         ("trainer.val_every", [1], [0]),
         ("trainer.accumulate", [1], [0]),
         ("trainer.clip_norm", [10.0, 0, -1, None], [float("inf"), float("nan")]),
+        ("trainer.save_seconds", [0, 0.5, 600], [-1, float("inf")]),
         ("optimizer.lr", [1e-6, 1], [0, -1, float("nan"), float("inf")]),
         ("optimizer.momentum", [0, 0.95], [1, -0.1]),
         ("seed", [0, 2**32 - 1], [-1, 2**32]),

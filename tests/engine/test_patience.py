@@ -6,7 +6,6 @@ import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,14 +30,11 @@ def scores(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Scores that the validations of a fit give, in order; those that were asked for are gone."""
     left = list(SCORES)
 
-    def evaluate(model: Any, task: Any, decoders: Any, *_: Any, **__: Any) -> dict[Any, Any]:
-        score = left.pop(0)
-        return {
-            decoder: SimpleNamespace(metrics=SimpleNamespace(main=SimpleNamespace(ap=score, ap50=score)))
-            for decoder in decoders
-        }
+    def score(*_: Any, **__: Any) -> dict[str, float]:
+        value = left.pop(0)
+        return {"box_ap": value, "box_ap50": value}
 
-    monkeypatch.setattr(fit, "evaluate", evaluate)
+    monkeypatch.setattr(fit, "score", score)
     return left
 
 

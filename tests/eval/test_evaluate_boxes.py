@@ -12,7 +12,7 @@ from pycocotools.coco import COCO
 
 from lucid_yolo.config.schema import DataConfig
 from lucid_yolo.data.readers import read_split
-from lucid_yolo.eval.coco import evaluate_boxes
+from lucid_yolo.eval.coco import evaluate_boxes, score_boxes
 from lucid_yolo.eval.results import to_coco_json
 from tests.eval.coco_files import evaluate_files, export_truth, numbers, perfect, read_coco
 
@@ -99,6 +99,17 @@ def test_equal_to_the_coco_tools_on_exported_files(tmp_path, random_case, seed):
     assert numbers(evaluate_boxes(index, found)) == pytest.approx(expected[:9], abs=1e-6)
     as_mapping = {i: detections for i, detections in enumerate(found) if len(detections)}
     assert numbers(evaluate_boxes(index, as_mapping)) == pytest.approx(expected[:9], abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_scores_over_all_areas_are_those_of_the_whole_evaluation(random_case, seed):
+    index, found = random_case(seed)
+    whole, scores = evaluate_boxes(index, found), score_boxes(index, found)
+    assert (scores.ap, scores.ap50, scores.ap75) == (whole.ap, whole.ap50, whole.ap75)  # to the last bit
+    assert np.array_equal(scores.confusion, whole.confusion)
+    assert np.array_equal(scores.precision, whole.precision, equal_nan=True)
+    assert np.array_equal(scores.curves.true_positives, whole.curves.true_positives)
+    assert np.array_equal(scores.curves.false_positives, whole.curves.false_positives)
 
 
 def test_export_uses_the_ids_of_the_data_set(make_split, make_detections):

@@ -13,7 +13,7 @@ from pycocotools.cocoeval import Params
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.labels.base import KeypointSpec
 from lucid_yolo.eval.coco import IouType
-from lucid_yolo.eval.keypoints import evaluate_keypoints
+from lucid_yolo.eval.keypoints import evaluate_keypoints, score_keypoints
 from lucid_yolo.eval.metrics import KeypointMetrics
 from lucid_yolo.eval.results import result_types, to_coco_json
 from lucid_yolo.ops.detections import Detections
@@ -117,6 +117,9 @@ def test_equal_to_the_coco_tools_on_exported_files(tmp_path, case, seed, number,
     assert 0.02 < expected[0] < 0.98
     metrics = evaluate_keypoints(index, found)
     assert numbers(metrics.main) == pytest.approx(expected[:6], abs=1e-6)
+    over_all_areas = score_keypoints(index, found)
+    assert over_all_areas.main.ap == metrics.main.ap  # to the last bit
+    assert over_all_areas.beside["box"].ap == metrics.beside["box"].ap
     (tmp_path / "boxes.json").write_text(json.dumps(to_coco_json(index, found)))
     assert metrics.beside["box"].ap == pytest.approx(
         evaluate_files(tmp_path / "truth.json", tmp_path / "boxes.json")[0], abs=1e-6

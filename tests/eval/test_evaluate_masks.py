@@ -12,7 +12,7 @@ from pycocotools.coco import COCO
 
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.eval.coco import IouType, evaluate_boxes
-from lucid_yolo.eval.masks import evaluate_masks
+from lucid_yolo.eval.masks import evaluate_masks, score_masks
 from lucid_yolo.eval.results import result_types, to_coco_json
 from lucid_yolo.ops.detections import Detections
 from lucid_yolo.ops.rle import Rle
@@ -102,6 +102,9 @@ def test_equal_to_the_coco_tools_on_exported_files(tmp_path, case, seed):
         expected = evaluate_files(tmp_path / "truth.json", tmp_path / "found.json", iou_type.value)
         assert 0.05 < expected[0] < 0.95
         assert numbers(scores) == pytest.approx(expected[:9], abs=1e-6)
+    over_all_areas = score_masks(index, found)
+    assert over_all_areas.main.ap == metrics.main.ap  # to the last bit
+    assert over_all_areas.beside["box"].ap == metrics.beside["box"].ap
 
 
 def test_confusion_counts_pairs_by_masks(case):

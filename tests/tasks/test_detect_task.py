@@ -65,6 +65,7 @@ def test_perfect_predictions_score_one(which: int) -> None:
     letterboxes = [letterbox_for(*size, SIZE) for size in SIZES]
     detections = task.decode(decoder, perfect_predictions(), letterboxes, SIZE)
     values = task.metric_values(task.evaluate(index, detections))
+    assert task.metric_values(task.score(index, detections)) == values
     assert values == {"box_ap": pytest.approx(1.0), "box_ap50": pytest.approx(1.0)}
     assert tuple(values) == task.metric_names
     assert task.primary in values

@@ -59,6 +59,7 @@ def test_perfect_predictions_score_one(which: int) -> None:
     letterboxes = [letterbox_for(*size, SIZE) for size in SIZES]
     detections = TASK.decode(TASK.decoders[which], perfect_points(index), letterboxes, SIZE)
     values = TASK.metric_values(TASK.evaluate(index, detections))
+    assert TASK.metric_values(TASK.score(index, detections)) == values
     assert values == dict.fromkeys(("oks_ap", "oks_ap50", "box_ap", "box_ap50"), pytest.approx(1.0))
     assert tuple(values) == TASK.metric_names
     assert TASK.primary == "oks_ap"

@@ -173,6 +173,7 @@ def test_perfect_predictions_score_one(which: int, turn: float) -> None:
     letterboxes = [letterbox_for(*size, SIZE) for size in SIZES]
     detections = task.decode(task.decoders[which], perfect_predictions(turn=turn), letterboxes, SIZE)
     values = task.metric_values(task.evaluate(index, detections))
+    assert task.metric_values(task.score(index, detections)) == values
     assert values == {"rotated_ap": pytest.approx(1.0), "rotated_ap50": pytest.approx(1.0)}
     assert tuple(values) == task.metric_names
     assert task.primary in values

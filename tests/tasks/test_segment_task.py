@@ -89,6 +89,7 @@ def test_perfect_predictions_score_one(which: int) -> None:
     assert values["mask_ap"] > 0.9  # a mask cannot be finer than its cells
     wrong = replace(index, labels=PolygonLabels.of([triangle([0, 0, 8, 8])] * len(index.boxes)))
     values = task.metric_values(task.evaluate(wrong, detections))
+    assert task.metric_values(task.score(wrong, detections)) == values
     assert values["box_ap"] == pytest.approx(1.0)
     assert values["mask_ap50"] == 0.0
 

@@ -58,6 +58,13 @@ class DetectTask(TwoBranchTask):
 
         return SplitMetrics(evaluate_boxes(index, detections))
 
+    def score(self, index: SplitIndex, detections: ImageDetections) -> SplitMetrics:
+        """COCO box metrics over all areas."""
+        from lucid_yolo.eval.coco import score_boxes  # noqa: PLC0415 - slow to import
+        from lucid_yolo.eval.metrics import SplitMetrics  # noqa: PLC0415
+
+        return SplitMetrics(score_boxes(index, detections))
+
     def metric_values(self, metrics: SplitMetrics) -> dict[str, float]:
         """AP at IoU 0.50:0.95 and at 0.5."""
         return {"box_ap": metrics.main.ap, "box_ap50": metrics.main.ap50}

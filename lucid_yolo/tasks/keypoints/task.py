@@ -68,6 +68,12 @@ class KeypointTask(TwoBranchTask):
 
         return evaluate_keypoints(index, detections)
 
+    def score(self, index: SplitIndex, detections: ImageDetections) -> SplitMetrics:
+        """COCO metrics of key points, and of boxes beside them, over all areas."""
+        from lucid_yolo.eval.keypoints import score_keypoints  # noqa: PLC0415 - slow to import
+
+        return score_keypoints(index, detections)
+
     def metric_values(self, metrics: SplitMetrics) -> dict[str, float]:
         """AP at OKS 0.50:0.95 and at 0.5, and the same at IoU."""
         box = metrics.beside["box"]

@@ -62,6 +62,10 @@ class ObbTask(TwoBranchTask):
 
         return SplitMetrics(evaluate_split(index, detections))
 
+    def score(self, index: SplitIndex, detections: ImageDetections) -> SplitMetrics:
+        """All metrics: none of them is about a range of areas."""
+        return self.evaluate(index, detections)
+
     def metric_values(self, metrics: SplitMetrics) -> dict[str, float]:
         """AP at IoU 0.50:0.95 and at 0.5."""
         return {"rotated_ap": metrics.main.ap, "rotated_ap50": metrics.main.ap50}

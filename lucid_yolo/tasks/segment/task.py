@@ -74,6 +74,12 @@ class SegmentTask(TwoBranchTask):
 
         return evaluate_masks(index, detections)
 
+    def score(self, index: SplitIndex, detections: ImageDetections) -> SplitMetrics:
+        """COCO metrics of masks, and of boxes beside them, over all areas."""
+        from lucid_yolo.eval.masks import score_masks  # noqa: PLC0415 - slow to import
+
+        return score_masks(index, detections)
+
     def recalls(self, index: SplitIndex, detections: ImageDetections) -> dict[str, Recall]:
         """Objects whose box is found, and those of some size whose mask is."""
         from lucid_yolo.eval.masks import recall_of_masks  # noqa: PLC0415 - slow to import
