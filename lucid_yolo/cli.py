@@ -1,6 +1,7 @@
 """The command line: ``lucid-yolo VERB key=value ...`` and ``python train.py key=value ...``.
 
-Imports torch only inside a verb: tab completion and ``--cfg job`` run this module too.
+Imports torch only inside a verb: tab completion and ``--cfg job`` run this module too. These imports take seconds, a
+fifth of it for the garbage collector, which would search all that modules make, and which stays, again and again.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from lucid_yolo import __version__
 from lucid_yolo.config import compose as composing
+from lucid_yolo.config.collector import collector_stopped
 from lucid_yolo.config.completion import run_completion
 from lucid_yolo.config.errors import ConfigError, LucidError, RunError
 from lucid_yolo.config.names import did_you_mean
@@ -133,8 +135,9 @@ def _run_configuration(verb: str, options: argparse.Namespace) -> int:
 
 def _train(config: DictConfig) -> int:
     root = composing.to_root(config)  # refuses before torch is imported
-    from lucid_yolo.engine.timing import Beginning  # noqa: PLC0415 - late, as the next: imports torch
-    from lucid_yolo.engine.train import train  # noqa: PLC0415 - an import of seconds
+    with collector_stopped():
+        from lucid_yolo.engine.timing import Beginning  # noqa: PLC0415 - late, as the next: imports torch
+        from lucid_yolo.engine.train import train  # noqa: PLC0415 - an import of seconds
 
     result = train(root, began=Beginning(process=STARTED, work=time.perf_counter()))
     return {"finished": 0, "interrupted": INTERRUPTED}.get(result.status, FAILED)
@@ -142,7 +145,8 @@ def _train(config: DictConfig) -> int:
 
 def _plan(config: DictConfig) -> int:
     root = composing.to_root(config)
-    from lucid_yolo.engine.plan import plan  # noqa: PLC0415 - late: imports torch
+    with collector_stopped():
+        from lucid_yolo.engine.plan import plan  # noqa: PLC0415 - late: imports torch
 
     _print(plan(root))
     return 0
@@ -163,7 +167,8 @@ def _compare(options: argparse.Namespace) -> int:
     _refuse_flags("compare", options)
     mine, overrides = split_arguments(CompareConfig, options.overrides)
     config = parse_settings(CompareConfig, mine)
-    from lucid_yolo.bench.compare import compare  # noqa: PLC0415 - late: imports torch
+    with collector_stopped():
+        from lucid_yolo.bench.compare import compare  # noqa: PLC0415 - late: imports torch
 
     report = compare(config, overrides)
     _print(report)
@@ -174,7 +179,8 @@ def _profile(options: argparse.Namespace) -> int:
     _refuse_flags("profile", options)
     mine, overrides = split_arguments(ProfileConfig, options.overrides)
     settings, root = parse_settings(ProfileConfig, mine), composing.to_root(composing.compose(overrides))
-    from lucid_yolo.engine.profile import profile  # noqa: PLC0415 - late: imports torch
+    with collector_stopped():
+        from lucid_yolo.engine.profile import profile  # noqa: PLC0415 - late: imports torch
 
     _print(profile(root, settings))
     return 0
@@ -184,7 +190,8 @@ def _validate(options: argparse.Namespace) -> int:
     config = parse_settings(ValidateConfig, options.overrides)
     if config.out is None:
         config.out = time.strftime("validations/%Y-%m-%d_%H-%M-%S")
-    from lucid_yolo.engine.validate import validate  # noqa: PLC0415 - late: imports torch
+    with collector_stopped():
+        from lucid_yolo.engine.validate import validate  # noqa: PLC0415 - late: imports torch
 
     _print(validate(config))
     return 0
@@ -194,7 +201,8 @@ def _predict(options: argparse.Namespace) -> int:
     config = parse_settings(PredictConfig, options.overrides)
     if config.out is None:
         config.out = time.strftime("predictions/%Y-%m-%d_%H-%M-%S")
-    from lucid_yolo.engine.predict import predict  # noqa: PLC0415 - late: imports torch
+    with collector_stopped():
+        from lucid_yolo.engine.predict import predict  # noqa: PLC0415 - late: imports torch
 
     found = predict(config)
     objects = sum(len(one.detections) for one in found)

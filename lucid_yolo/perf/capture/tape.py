@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
+
+from lucid_yolo.config.collector import collector_stopped
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class CudaTape:
         try:
             # Other threads (the one that pins memory) may go on calling CUDA meanwhile.
             with (
-                _collector_stopped(),
+                collector_stopped(),  # an older graph among garbage, destroyed now, would break this one
                 torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"),
             ):
                 outputs = function()
@@ -114,15 +114,3 @@ class CudaTape:
     def holds_recordings(self) -> bool:
         """Whether the pool has a graph."""
         return self._holds_recordings
-
-
-@contextmanager
-def _collector_stopped() -> Iterator[None]:
-    """Let no garbage be collected: an older graph among it would be destroyed, which breaks the one being recorded."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
