@@ -29,7 +29,7 @@ from lucid_yolo.data.labels.base import spec_without_data
 from lucid_yolo.nn.blocks import BatchNorm2d
 from lucid_yolo.nn.norms import STOCK, Norms, set_norms
 from lucid_yolo.perf.capture.tape import CudaTape
-from lucid_yolo.perf.norms import FusedNorms
+from lucid_yolo.perf.fused import FusedKernels
 from lucid_yolo.tasks import get_task
 
 CLASSES = 80
@@ -145,7 +145,7 @@ def measure(
     Raises:
         RunError: a map was left to torch by the fused kernels, or they cannot be had.
     """
-    fused, rows = FusedNorms(device, OnUnmet.RAISE), []
+    fused, rows = FusedKernels(device, OnUnmet.RAISE).norms, []
     for kind, count in sorted(find_maps(config, size).items(), reverse=True):
         times = {
             name: time_pass(make_pass(norms, kind, batch=batch, dtype=dtype, device=device), device, repeats=repeats)

@@ -86,7 +86,7 @@ class DepthwiseName(Choice):
 
 
 class KernelsName(Choice):
-    """Whose kernels normalise and activate maps in training: torch's, or the project's own."""
+    """Whose kernels normalise, activate and pool in training: torch's, or the project's own."""
 
     STOCK = "stock"
     FUSED = "fused"

@@ -15,7 +15,6 @@ from lucid_yolo.engine.transfer import CopyBeside, copy_in_order
 from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.nn.depthwise import forget_filters, set_filters
 from lucid_yolo.nn.lanes import forget_lanes, set_lanes
-from lucid_yolo.nn.norms import forget_norms, set_norms
 from lucid_yolo.optim.clip import clip_gradients
 from lucid_yolo.optim.flat import FlatOptimizer
 from lucid_yolo.perf.capture.lanes import StreamLanes
@@ -24,7 +23,7 @@ from lucid_yolo.perf.capture.step import RecordedStep
 from lucid_yolo.perf.capture.tape import CudaTape, Tape
 from lucid_yolo.perf.compiled import CompiledLoss, CompiledObjective
 from lucid_yolo.perf.depthwise import TritonFilters, plan_filters
-from lucid_yolo.perf.norms import FusedNorms
+from lucid_yolo.perf.fused import FusedKernels, withdraw_kernels
 from lucid_yolo.perf.objective import Objective
 from lucid_yolo.perf.plan import RunPlan, Scalar
 from lucid_yolo.perf.setup import Built, judge_setup
@@ -54,7 +53,7 @@ class StepParts(L.Callback):
         self._whole: RecordedStep | None = None
         self._data: TrainData | None = None
         self._compiled: CompiledObjective[Any, Any] | CompiledLoss[Any, Any] | None = None
-        self._norms: FusedNorms | None = None
+        self._fused: FusedKernels | None = None
         self._filters: TritonFilters | None = None
 
     def outcomes(self) -> Mapping[str, Mapping[str, Scalar]]:
@@ -63,7 +62,7 @@ class StepParts(L.Callback):
             **(self._recorder.outcomes() if self._recorder is not None else {}),
             **({f"capture.{STEP}": self._whole.outcome()} if self._whole is not None else {}),
             **({"compile": self._compiled.outcome()} if self._compiled is not None else {}),
-            **({"kernels": self._norms.outcome()} if self._norms is not None else {}),
+            **({"kernels": self._fused.outcome()} if self._fused is not None else {}),
             **({"depthwise": self._filters.outcome()} if self._filters is not None else {}),
         }
 
@@ -73,8 +72,8 @@ class StepParts(L.Callback):
         self.plan = judge_setup(self.plan, built(self._config, trainer, pl_module))
         self._compile(pl_module)
         if self.plan["kernels"].active == KernelsName.FUSED:
-            self._norms = FusedNorms(pl_module.device, self._config.on_unmet)
-            set_norms(pl_module.model, self._norms)
+            self._fused = FusedKernels(pl_module.device, self._config.on_unmet)
+            self._fused.provide(pl_module.model)
         self._filters = plan_filters(self.plan, self._config)
         if self._filters is not None:
             for network in (pl_module.model, pl_module.ema.module):
@@ -135,7 +134,7 @@ class StepParts(L.Callback):
         if self._whole is not None:
             self._whole.close()
         forget_lanes(module.model)
-        forget_norms(module.model)
+        withdraw_kernels(module.model)
         for network in (module.model, module.ema.module):
             forget_filters(network)
         if self._data is not None:

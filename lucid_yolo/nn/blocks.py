@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from lucid_yolo.nn.depthwise import DepthwiseConv2d
-from lucid_yolo.nn.max_pool import max_pool
+from lucid_yolo.nn.max_pool import MaxPool
 from lucid_yolo.nn.norms import Normed
 
 HEAD_WIDTH = 64
@@ -134,13 +134,14 @@ class SPPF(nn.Module):
         super().__init__()
         hidden = channels // 2
         self.reduce = ConvUnit(channels, hidden)
+        self.pool = MaxPool(5)
         self.fuse = ConvUnit(4 * hidden, channels)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (B, C, H, W) to the same shape."""
         levels = [self.reduce(x)]
         for _ in range(3):
-            levels.append(max_pool(levels[-1], 5))
+            levels.append(self.pool(levels[-1]))
         y: Tensor = x + self.fuse(torch.cat(levels, dim=1))
         return y
 

@@ -1,4 +1,4 @@
-"""Max pooling whose gradient is reproducible on CUDA.
+"""Max pooling whose gradient is reproducible on CUDA: torch's operators, or what somebody provides.
 
 torch's backward kernel adds with atomics where windows overlap, so strict determinism refuses it. Here every input
 position gathers from the outputs that chose it: no two threads write to one place, and the order of a sum is fixed.
@@ -6,11 +6,74 @@ position gathers from the outputs that chose it: no two threads write to one pla
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
+
+from lucid_yolo.nn.providers import provide, withdraw
+
+
+class Pools(Protocol):
+    """Takes the maximum over windows of a map."""
+
+    def pool(self, x: Tensor, window: int) -> Tensor:
+        """Map (B, C, H, W) to the same shape; outside of the map is never taken.
+
+        Args:
+            x: what a layer reads.
+            window: side of the centred window in pixels, odd.
+        """
+        ...
+
+
+class StockPools:
+    """Made of torch's operators: what pools are unless somebody provides others."""
+
+    def pool(self, x: Tensor, window: int) -> Tensor:
+        """Call `max_pool`."""
+        return max_pool(x, window)
+
+
+STOCK = StockPools()
+
+
+class MaxPool(nn.Module):
+    """The maximum over a centred square window at stride 1.
+
+    Args:
+        window: side of the window in pixels, odd.
+
+    Attributes:
+        pools: who computes; not kept with the network.
+    """
+
+    pools: Pools = STOCK
+
+    def __init__(self, window: int) -> None:
+        super().__init__()
+        self.window = window
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, C, H, W) to the same shape."""
+        pools = STOCK if torch.compiler.is_compiling() else self.pools  # a compiler looks for the operators
+        return pools.pool(x, self.window)
+
+
+def set_pools(network: nn.Module, pools: Pools) -> None:
+    """Have a network's max pools computed by somebody.
+
+    Args:
+        network: any; other layers are left alone.
+        pools: serve all of its layers.
+    """
+    provide(network, MaxPool, "pools", pools)
+
+
+def forget_pools(network: nn.Module) -> None:
+    """Have a network's max pools computed by torch again."""
+    withdraw(network, MaxPool, "pools")
 
 
 def max_pool(x: Tensor, window: int) -> Tensor:

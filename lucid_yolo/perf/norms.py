@@ -9,36 +9,27 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as global_hooks
 
-from lucid_yolo.config.schema import OnUnmet
 from lucid_yolo.nn.blocks import BatchNorm2d
 from lucid_yolo.nn.norms import STOCK, Norms
 from lucid_yolo.perf.capture.values import itself
-from lucid_yolo.perf.first_call import TYPES, FirstCall, Words
+from lucid_yolo.perf.first_call import TYPES, FirstCall
 from lucid_yolo.perf.plan import Scalar
-
-WORDS = Words(
-    what="the fused kernels for normalisation",
-    row="kernels",
-    option="kernels=fused",
-    without="kernels=stock",
-    instead="torch normalises and activates",
-)
+from lucid_yolo.perf.tally import Tally
 
 
 class FusedNorms:
-    """Normalises with the fused kernels. Their first call compiles them; where that fails, torch does it from then on.
+    """Normalises with the fused kernels; the first map compiles them.
 
     Args:
         device: of the step; maps elsewhere are torch's.
-        on_unmet: whether such a failure is an error instead.
+        first_call: of the kernels; where it fails, torch normalises from then on.
     """
 
-    def __init__(self, device: torch.device, on_unmet: OnUnmet) -> None:
+    def __init__(self, device: torch.device, first_call: FirstCall) -> None:
         self._device = device
-        self._first_call = FirstCall(WORDS, on_unmet)
+        self._first_call = first_call
         self._kernels: Norms | None = None
-        self._calls = self._stock_calls = 0
-        self._stock_reason = ""
+        self._tally = Tally()
 
     def normalise(self, x: Tensor, norm: nn.Module) -> Tensor:
         """Normalise; see `lucid_yolo.nn.norms.Norms`."""
@@ -49,11 +40,8 @@ class FusedNorms:
         return self._choose(x, norm).normalise_and_activate(x, norm)
 
     def outcome(self) -> Mapping[str, Scalar]:
-        """What happened, for the run plan; replays of a recording call nothing."""
-        if self._first_call.failure:
-            return {"failure": self._first_call.failure}
-        reason = {"stock_reason": self._stock_reason} if self._stock_reason else {}
-        return {"calls": self._calls, "stock_calls": self._stock_calls, **reason}
+        """Who normalised, for the run plan."""
+        return self._tally.outcome()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copied and pickled as torch's: kernels belong to one fit."""
@@ -64,12 +52,8 @@ class FusedNorms:
         if not reason and self._kernels is None:
             self._kernels = self._first_call.attempt(lambda: _compile(x, norm))
             reason = self._first_call.failure
-        if self._kernels is None or reason:
-            self._stock_calls += 1
-            self._stock_reason = reason
-            return STOCK
-        self._calls += 1
-        return self._kernels
+        self._tally.count(reason)
+        return STOCK if self._kernels is None or reason else self._kernels
 
 
 def why_stock(x: Tensor, norm: nn.Module, device: torch.device) -> str:

@@ -17,8 +17,10 @@ from lucid_yolo.config.errors import ConfigError
 from lucid_yolo.config.regions import OF_EVERY_TASK
 from lucid_yolo.engine.step_parts import StepParts
 from lucid_yolo.engine.train import train
+from lucid_yolo.nn import max_pool
 from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.nn.depthwise import DepthwiseConv2d, StockFilters
+from lucid_yolo.nn.max_pool import MaxPool
 from lucid_yolo.nn.norms import STOCK, Normed
 from lucid_yolo.perf.depthwise import TritonFilters
 from lucid_yolo.perf.objective import Objective
@@ -129,9 +131,7 @@ def test_a_run_with_compiled_losses_and_a_recorded_network_equals_the_eager_one(
 
 def test_kernels_that_cannot_be_compiled_give_way_to_torch_within_a_recording(tmp_path: Path, eager: Eager) -> None:
     parts = parts_for("kernels=fused", "capture=network", tape=CallTape())  # a real toolchain, and maps of a processor
-    with pytest.warns(
-        UserWarning, match="kernels: the fused kernels for normalisation could not be compiled"
-    ) as caught:
+    with pytest.warns(UserWarning, match="kernels: the fused kernels could not be compiled") as caught:
         fused = run(tmp_path, "fused", callbacks=[parts])
     assert len([w for w in caught if "fused kernels" in str(w.message)]) == 1
     assert_same(fused, eager("trainer.accumulate=1"))
@@ -153,7 +153,9 @@ def test_everything_is_put_back_when_the_fit_ends(tmp_path: Path) -> None:
     assert type(watch.module.objective) is Objective
     assert type(watch.module.objective.network) is CastOnce
     assert watch.module.clip.__name__ == "clip_gradients"
-    assert all(unit.norms is STOCK for unit in watch.module.model.modules() if isinstance(unit, Normed))
+    modules = list(watch.module.model.modules())
+    assert all(unit.norms is STOCK for unit in modules if isinstance(unit, Normed))
+    assert [pool.pools for pool in modules if isinstance(pool, MaxPool)] == [max_pool.STOCK]
 
 
 def test_what_was_built_is_judged_before_anything_is_installed(tmp_path: Path) -> None:

@@ -1,10 +1,11 @@
-"""``kernels=fused`` on a CUDA device: autograd's numbers, the same bits in every run, four launches a unit."""
+"""``kernels=fused`` on a CUDA device: autograd's numbers, the same bits in every run, few launches."""
 
 from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any
 
@@ -15,13 +16,16 @@ from torch import Tensor
 
 from lucid_yolo.config.schema import OnUnmet
 from lucid_yolo.engine.train import train
+from lucid_yolo.nn import max_pool
 from lucid_yolo.nn.blocks import BatchNorm2d, ConvUnit
-from lucid_yolo.nn.norms import STOCK, set_norms
+from lucid_yolo.nn.norms import STOCK
 from lucid_yolo.perf.capture.values import flatten
-from lucid_yolo.perf.norms import FusedNorms, why_stock
+from lucid_yolo.perf.fused import FusedKernels
+from lucid_yolo.perf.norms import why_stock
 from tests.gpu.conftest import Compose
 from tests.gpu.test_capture import assert_same_run
 from tests.gpu.watch import ForbidSynchronisation
+from tests.perf.kernels import pool_cases
 from tests.perf.objectives import make_batch, make_objective
 
 pytestmark = pytest.mark.gpu
@@ -63,7 +67,7 @@ def compute(norms: Any, x: Tensor, gradient: Tensor, norm: BatchNorm2d, *, silu:
 
 
 def fused(*arguments: Any, silu: bool = True) -> dict[str, Tensor]:
-    norms = FusedNorms(CUDA, OnUnmet.RAISE)
+    norms = FusedKernels(CUDA, OnUnmet.RAISE).norms
     found = compute(norms, *arguments, silu=silu)
     assert norms.outcome() == {"calls": 1, "stock_calls": 0}
     return found
@@ -158,7 +162,7 @@ def test_a_map_of_more_than_two_to_the_31_elements() -> None:
 
 def test_a_unit_launches_two_kernels_forward_and_two_backward() -> None:
     x, gradient, norm = draw((4, 64, 80, 80), torch.bfloat16)
-    norms = FusedNorms(CUDA, OnUnmet.RAISE)
+    norms = FusedKernels(CUDA, OnUnmet.RAISE).norms
     x.requires_grad_()
 
     def both() -> None:
@@ -185,6 +189,87 @@ def test_nothing_waits_for_the_device() -> None:
         torch.cuda.set_sync_debug_mode("default")
 
 
+def pool(x: Tensor, window: int) -> Tensor:
+    pools = FusedKernels(CUDA, OnUnmet.RAISE).pools
+    y = pools.pool(x, window)
+    assert pools.outcome() == {"calls": 1, "stock_calls": 0}
+    return y
+
+
+POOLED = [(4, 128, 20, 20), (64, 128, 20, 20), (2, 42, 40, 40), *pool_cases.SMALL]
+
+
+@pytest.mark.parametrize("dtype", pool_cases.DTYPES)
+@pytest.mark.parametrize("shape", POOLED)
+def test_pools_have_the_bits_of_torchs(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    for levels in (3, 1000):
+        inputs = pool_cases.draw(shape, dtype, levels=levels, device="cuda")
+        pool_cases.assert_as_torch(pool, *inputs)
+        found, stock = (pool_cases.compute(one, *inputs) for one in (pool, max_pool.STOCK.pool))
+        assert all(torch.equal(a, b) for a, b in zip(found, stock, strict=True))
+
+
+@pytest.mark.parametrize("dtype", pool_cases.DTYPES)
+def test_pools_of_special_numbers_and_of_some_channels(dtype: torch.dtype) -> None:
+    pool_cases.assert_as_torch(pool, *pool_cases.special(dtype, "cuda"))
+    for begin, own, channels in pool_cases.SLICES:
+        inputs = pool_cases.draw((3, own, 20, 20), dtype, levels=9, device="cuda")
+        pool_cases.assert_as_torch(pool, *(pool_cases.some_channels(t, begin, channels) for t in inputs))
+
+
+@pytest.mark.parametrize("shape", POOLED)
+def test_gradients_of_a_pool_are_rounded_once_and_repeat(shape: tuple[int, ...]) -> None:
+    for dtype, step in ((torch.float32, 0), (torch.bfloat16, 2**-8), (torch.float16, 2**-11)):
+        x, _ = pool_cases.draw(shape, dtype, levels=4, device="cuda")
+        gradient = torch.randn(shape, device=CUDA).to(dtype, memory_format=torch.channels_last)
+        found = pool_cases.compute(pool, x, gradient)[1]
+        exact = pool_cases.compute(pool_cases.by_torch, x.cpu().double(), gradient.cpu().double())[1]
+        # 24 sums in float32 of numbers near 5, then half of the distance to the next number.
+        torch.testing.assert_close(found.cpu().double(), exact, rtol=1.02 * step, atol=2e-5)
+        again = [pool_cases.compute(pool, x, gradient)[1] for _ in range(3)]
+        again.append(
+            pool_cases.compute(pool, *(pool_cases.some_channels(t, 3, shape[1] + 7) for t in (x, gradient)))[1]
+        )
+        assert all(torch.equal(found, other) for other in again)
+
+
+def test_pools_of_a_pyramid_launch_one_kernel_each_way_and_copy_nothing() -> None:
+    x = draw((4, 128, 20, 20), torch.bfloat16)[0].requires_grad_()
+    gradient = draw((4, 512, 20, 20), torch.bfloat16)[1]
+    pools = FusedKernels(CUDA, OnUnmet.RAISE).pools
+
+    def both() -> None:
+        levels = [x]
+        for _ in range(3):
+            levels.append(pools.pool(levels[-1], 5))
+        torch.autograd.grad(levels, x, list(gradient.chunk(4, dim=1)))
+
+    both()
+    torch.cuda.synchronize()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        torch.cuda.set_sync_debug_mode("error")
+        both()
+        torch.cuda.set_sync_debug_mode("default")
+        torch.cuda.synchronize()
+    launched = Counter(event.name for event in profile.events() if event.device_type.name == "CUDA")
+    assert launched["_pool_kernel"] == launched["_gather_kernel"] == 3
+    assert launched.total() == 9, launched  # and three sums of what the levels get from two sides
+
+
+@pytest.mark.skipif(
+    torch.cuda.is_available() and torch.cuda.get_device_properties(0).total_memory < 40 * 2**30, reason="needs 40 GiB"
+)
+def test_a_pool_of_more_than_two_to_the_31_elements() -> None:
+    image, gradient = pool_cases.draw((1, 256, 328, 328), torch.bfloat16, levels=9, device="cuda")
+    images, gradients = (
+        t.expand(80, -1, -1, -1).contiguous(memory_format=torch.channels_last) for t in (image, gradient)
+    )
+    found, one = pool_cases.compute(pool, images, gradients), pool_cases.compute(pool, image, gradient)
+    for many, single in zip(found, one, strict=True):
+        assert torch.equal(many[0], single[0])
+        assert torch.equal(many[-1], single[0])
+
+
 def test_every_map_of_a_convolution_is_fused() -> None:
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         for groups in (1, 32):
@@ -194,16 +279,22 @@ def test_every_map_of_a_convolution_is_fused() -> None:
                 assert why_stock(unit.conv(x), unit.norm, CUDA) == ""
 
 
+def assert_all_fused(outcome: Mapping[str, Any]) -> None:
+    for part in ("norm", "pool"):
+        assert outcome[f"{part}_calls"] > 0, outcome
+        assert outcome[f"{part}_stock_calls"] == 0, outcome
+
+
 def differentiate(network: torch.nn.Module, images: Tensor, *, fuse: bool, half: bool) -> tuple[Tensor, Tensor]:
     """Gradients of a smooth function of all predictions, and running statistics; a loss would pick other candidates."""
-    twin, norms = copy.deepcopy(network).train(), FusedNorms(CUDA, OnUnmet.RAISE)
+    twin, kernels = copy.deepcopy(network).train(), FusedKernels(CUDA, OnUnmet.RAISE)
     if fuse:
-        set_norms(twin, norms)
+        kernels.provide(twin)
     with torch.autocast("cuda", torch.bfloat16) if half else nullcontext():
         predictions, _ = flatten(twin(images))
     torch.stack([p.float().square().mean() for p in predictions]).sum().backward()
     if fuse:
-        assert norms.outcome()["stock_calls"] == 0, norms.outcome()
+        assert_all_fused(kernels.outcome())
     statistics = [buffer.flatten() for name, buffer in twin.named_buffers() if "running" in name]
     return torch.cat([p.grad.flatten() for p in twin.parameters()]), torch.cat(statistics)
 
@@ -243,8 +334,7 @@ def test_a_recorded_run_equals_the_fused_eager_one_bit_for_bit(small: Compose, t
     for result in (eager, recorded):
         found = row(result, "kernels")
         assert found["active"] == "fused"
-        assert found["outcome"]["calls"] > 0
-        assert found["outcome"]["stock_calls"] == 0, found
+        assert_all_fused(found["outcome"])
 
 
 @pytest.mark.parametrize(
@@ -261,7 +351,7 @@ def test_it_goes_with_a_loss_scaler(small: Compose) -> None:
     eager = train(small(*settings, run="eager"))
     recorded = train(small(*settings, "capture=network", run="recorded"))
     assert_same_run(recorded, eager)
-    assert row(eager, "kernels")["outcome"]["stock_calls"] == 0
+    assert_all_fused(row(eager, "kernels")["outcome"])
 
 
 def test_a_fused_step_never_waits_for_the_device(small: Compose) -> None:

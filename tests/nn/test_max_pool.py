@@ -1,12 +1,19 @@
+"""Max pools with a gradient that is gathered, and who computes them."""
+
 from __future__ import annotations
+
+import copy
+import pickle
 
 import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 
-from lucid_yolo.nn.max_pool import GatherMaxPool, max_pool
+from lucid_yolo.nn.blocks import SPPF
+from lucid_yolo.nn.max_pool import STOCK, GatherMaxPool, MaxPool, StockPools, forget_pools, max_pool, set_pools
 
 
 @given(
@@ -59,3 +66,44 @@ def test_traces_without_a_break() -> None:
     (expected,) = torch.autograd.grad(loss(x), x)
     (traced,) = torch.autograd.grad(torch.compile(loss, fullgraph=True, backend="aot_eager")(x), x)
     assert torch.equal(traced, expected)
+
+
+class Doubling:
+    """Pools as torch does, twice as large; counts."""
+
+    def __init__(self) -> None:
+        self.windows: list[int] = []
+
+    def pool(self, x: Tensor, window: int) -> Tensor:
+        self.windows.append(window)
+        return 2 * STOCK.pool(x, window)
+
+
+def test_somebody_else_serves_all_pools_until_forgotten() -> None:
+    torch.manual_seed(0)
+    block, pools, x = SPPF(8).eval(), Doubling(), torch.randn(2, 8, 6, 6)
+    before, level = block(x), block.reduce(x)
+    set_pools(block, pools)
+    levels = [level]
+    for _ in range(3):
+        levels.append(2 * F.max_pool2d(levels[-1], 5, 1, 2))
+    assert torch.equal(block(x), x + block.fuse(torch.cat(levels, dim=1)))
+    assert pools.windows == [5, 5, 5]
+    assert {name.split(".")[0] for name in block.state_dict()} == {"reduce", "fuse"}  # a pool keeps nothing
+    forget_pools(block)
+    assert torch.equal(block(x), before)
+
+
+def test_a_compiler_sees_torchs_operators() -> None:
+    layer, pools, x = MaxPool(3), Doubling(), torch.randn(1, 4, 6, 6)
+    expected = layer(x)
+    set_pools(layer, pools)
+    assert torch.equal(torch.compile(layer, backend="eager", fullgraph=True)(x), expected)
+    assert pools.windows == []
+
+
+def test_stock_stays_stock_when_a_network_is_copied() -> None:
+    layer = MaxPool(5)
+    for twin in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        assert type(twin.pools) is StockPools
+        assert "pools" not in vars(twin)

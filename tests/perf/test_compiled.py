@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from lucid_yolo.config.errors import RunError
 from lucid_yolo.data.batch import Targets
 from lucid_yolo.losses.detection import DetectionLoss, DetectionLosses
-from lucid_yolo.nn import blocks
+from lucid_yolo.nn import max_pool
 from lucid_yolo.nn.max_pool import GatherMaxPool
 from lucid_yolo.nn.model import Detector
 from lucid_yolo.perf.compiled import CompiledLoss, CompiledObjective
@@ -57,7 +57,7 @@ def pool_as_on_cuda(x: Tensor, window: int) -> Tensor:
 
 @pytest.mark.parametrize("bf16", [False, True], ids=["float32", "bf16"])
 def test_one_graph_gives_the_bits_of_the_eager_run(bf16: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "max_pool", pool_as_on_cuda)
+    monkeypatch.setattr(max_pool, "max_pool", pool_as_on_cuda)
     network, loss = make_objective(SIZE)
     compiled = CompiledObjective(network, loss, backend="eager")
     totals = []
@@ -88,7 +88,7 @@ def test_one_graph_gives_the_bits_of_the_eager_run(bf16: bool, monkeypatch: pyte
 
 @pytest.mark.parametrize("task", sorted(GROUPS))
 def test_the_step_of_every_task_is_one_graph(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "max_pool", pool_as_on_cuda)
+    monkeypatch.setattr(max_pool, "max_pool", pool_as_on_cuda)
     eager, rig = (Rig(overrides=[f"task={task}"]) for _ in range(2))
     rig.objective = compiled = CompiledObjective(rig.model, rig.loss, backend="eager")
     for seed, (count, rows) in enumerate([(5, 8), (0, 8), (5, 16)]):

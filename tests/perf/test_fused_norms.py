@@ -1,22 +1,21 @@
-"""When the fused kernels normalise and when torch does, and what happens where they cannot be compiled."""
+"""When the fused kernels normalise and when torch does."""
 
 from __future__ import annotations
 
 import copy
 import pickle
-import warnings
 from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from lucid_yolo.config.errors import RunError
 from lucid_yolo.config.schema import OnUnmet
 from lucid_yolo.nn.blocks import BatchNorm2d, ConvUnit
 from lucid_yolo.nn.norms import STOCK, StockNorms, set_norms
 from lucid_yolo.perf import norms as module
-from lucid_yolo.perf.norms import FusedNorms, why_stock
+from lucid_yolo.perf.fused import FusedKernels
+from lucid_yolo.perf.norms import why_stock
 
 CPU = torch.device("cpu")
 
@@ -83,7 +82,7 @@ class Marked(StockNorms):
 def test_calls_are_counted_and_each_map_is_judged_by_itself(monkeypatch) -> None:
     compiled: list[object] = []
     monkeypatch.setattr(module, "_compile", lambda x, norm: compiled.append(norm) or Marked())
-    norms, unit, x = FusedNorms(CPU, OnUnmet.RAISE), ConvUnit(3, 4).train(), torch.rand(2, 3, 5, 5)
+    norms, unit, x = FusedKernels(CPU, OnUnmet.RAISE).norms, ConvUnit(3, 4).train(), torch.rand(2, 3, 5, 5)
     set_norms(unit.to(memory_format=torch.channels_last), norms)
     twin = copy.deepcopy(unit)
     twin.norms = STOCK
@@ -96,46 +95,7 @@ def test_calls_are_counted_and_each_map_is_judged_by_itself(monkeypatch) -> None
 
 def test_a_copy_of_the_network_is_torchs() -> None:
     unit = ConvUnit(3, 4)
-    set_norms(unit, FusedNorms(CPU, OnUnmet.RAISE))
+    set_norms(unit, FusedKernels(CPU, OnUnmet.RAISE).norms)
     for twin in (copy.deepcopy(unit), pickle.loads(pickle.dumps(unit))):
         assert type(twin.norms) is StockNorms
         assert twin.state_dict().keys() == unit.state_dict().keys()
-
-
-def failing(error: Exception):
-    def compile_(*_: object) -> None:
-        raise error
-
-    return compile_
-
-
-def test_a_first_call_that_fails_is_named_once_and_torch_goes_on(monkeypatch) -> None:
-    monkeypatch.setattr(module, "_compile", failing(RuntimeError("Failed to find C compiler.\nMore.")))
-    norms, x, norm = FusedNorms(CPU, OnUnmet.FALLBACK), make_map(), BatchNorm2d(4)
-    expected = STOCK.normalise_and_activate(x, copy.deepcopy(norm))
-    with pytest.warns(
-        UserWarning, match=r"kernels: .*RuntimeError: Failed to find C compiler\.\).*kernels=stock"
-    ) as caught:
-        assert torch.equal(norms.normalise_and_activate(x, norm), expected)
-    assert len(caught) == 1
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        norms.normalise(x, norm)
-    assert norms.outcome() == {"failure": "RuntimeError: Failed to find C compiler."}
-
-
-def test_a_real_toolchain_that_cannot_use_a_processor_gives_way_too() -> None:
-    x, norm = make_map(), BatchNorm2d(4)
-    expected = STOCK.normalise(x, copy.deepcopy(norm))
-    with pytest.warns(UserWarning, match="kernels: the fused kernels for normalisation could not be compiled"):
-        found = FusedNorms(CPU, OnUnmet.FALLBACK).normalise(x, norm)
-    assert torch.equal(found, expected)
-
-
-def test_a_measured_run_ends_and_a_full_device_is_no_toolchain(monkeypatch) -> None:
-    monkeypatch.setattr(module, "_compile", failing(RuntimeError("no")))
-    with pytest.raises(RunError, match=r"kernels=fused: .*RuntimeError: no.*kernels=stock does without it"):
-        FusedNorms(CPU, OnUnmet.RAISE).normalise(make_map(), BatchNorm2d(4))
-    monkeypatch.setattr(module, "_compile", failing(torch.OutOfMemoryError("full")))
-    with pytest.raises(torch.OutOfMemoryError):
-        FusedNorms(CPU, OnUnmet.FALLBACK).normalise(make_map(), BatchNorm2d(4))

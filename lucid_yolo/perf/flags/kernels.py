@@ -1,4 +1,4 @@
-"""``kernels``: whose kernels normalise and activate the maps of convolution units in a training step."""
+"""``kernels``: whose kernels normalise, activate and pool in a training step."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ FLAGS = (
     Flag(
         key="kernels",
         option="kernels=stock|fused",
-        summary="Whose kernels normalise and activate the maps of convolution units in training on CUDA: torch's, or "
-        "the project's own in Triton, two forward and two backward, which read and write less memory.",
+        summary="Whose kernels normalise and activate the maps of convolution units, and pool, in training on CUDA: "
+        "torch's, or the project's own in Triton, which read and write less memory: two forward and two backward a "
+        "unit, one each way a pool.",
         requested=lambda facts: str(facts.config.kernels.selected),
         choose=lambda facts: Choice(value=str(facts.config.kernels.selected)),
         fallback=str(KernelsName.STOCK),

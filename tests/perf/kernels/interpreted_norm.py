@@ -24,9 +24,9 @@ from torch import Tensor, nn
 from lucid_yolo.config.schema import OnUnmet
 from lucid_yolo.nn.blocks import BatchNorm2d, C3k2, ConvUnit, PSABlock
 from lucid_yolo.nn.norms import set_norms
+from lucid_yolo.perf.fused import FusedKernels
 from lucid_yolo.perf.kernels import norm as kernels
 from lucid_yolo.perf.kernels.norm_function import KernelNorms
-from lucid_yolo.perf.norms import FusedNorms
 
 NORMS = KernelNorms()
 EXACT = {"rtol": 2e-5, "atol": 2e-5}  # float32 against float64: a few roundings, sums of some thousand numbers of 1
@@ -190,7 +190,7 @@ def blocks() -> None:
         found = []
         for plugged in (True, False):
             twin = copy.deepcopy(network).train()
-            norms = FusedNorms(torch.device("cpu"), OnUnmet.RAISE)
+            norms = FusedKernels(torch.device("cpu"), OnUnmet.RAISE).norms
             if plugged:
                 set_norms(twin, norms)
             with torch.autocast("cpu", torch.bfloat16) if autocast else nullcontext():
@@ -213,7 +213,7 @@ def modes() -> None:
     (first,) = torch.autograd.grad(NORMS.normalise(x, norm), x, gradient.requires_grad_(), create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         first.sum().backward()
-    norms = FusedNorms(torch.device("cpu"), OnUnmet.RAISE)
+    norms = FusedKernels(torch.device("cpu"), OnUnmet.RAISE).norms
     before = norm.running_mean.clone()
     assert not norms.normalise(x, norm.eval()).equal(norms.normalise(x, norm.train()))
     assert not norm.running_mean.equal(before)
