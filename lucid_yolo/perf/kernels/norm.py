@@ -18,6 +18,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from lucid_yolo.perf.kernels.rows import row_pitch
 from lucid_yolo.perf.kernels.tiling import Tiling, tile
 from lucid_yolo.perf.machine import count_multiprocessors
 
@@ -117,10 +118,8 @@ def _as_rows(gradient: Tensor) -> tuple[Tensor, int]:
 
     The gradient of a part of a concatenated map is read where it lies, if its rows are aligned like those of others.
     """
-    _, channels, height, width = gradient.shape
-    pitch = gradient.stride(3)
-    lies_in_rows = gradient.stride() == (height * width * pitch, 1, width * pitch, pitch) and pitch >= channels
-    if lies_in_rows and pitch % 16 == channels % 16 == gradient.data_ptr() % 16 == 0:
+    channels, pitch = gradient.shape[1], row_pitch(gradient) or 0  # also 0 where one number stands for all
+    if pitch >= channels and pitch % 16 == channels % 16 == gradient.data_ptr() % 16 == 0:
         return gradient, pitch
     return _aligned(gradient.contiguous(memory_format=torch.channels_last)), channels
 
