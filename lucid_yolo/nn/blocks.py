@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lucid_yolo.nn.depthwise import DepthwiseConv2d
@@ -207,3 +208,28 @@ class C2PSA(nn.Module):
         kept, attended = self.split(x).chunk(2, dim=1)
         y: Tensor = self.fuse(torch.cat((kept, self.units(attended)), dim=1))
         return y
+
+
+class Upsample(nn.Module):
+    """Doubling of height and width; see `upsample`."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, C, H, W) to (B, C, 2 H, 2 W)."""
+        return upsample(x)
+
+
+def upsample(x: Tensor) -> Tensor:
+    """Double height and width: four positions take the number of each.
+
+    In the type of the map, which is exact: autocast would compute in float32, and then all that is joined to it.
+
+    Args:
+        x: (B, C, H, W).
+
+    Returns:
+        (B, C, 2 H, 2 W).
+    """
+    if not torch.amp.is_autocast_available(x.device.type):  # a map without memory
+        return F.interpolate(x, scale_factor=2.0, mode="nearest")
+    with torch.autocast(x.device.type, enabled=False):
+        return F.interpolate(x, scale_factor=2.0, mode="nearest")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lucid_yolo.nn.backbone import Pyramid
-from lucid_yolo.nn.blocks import Bottleneck, C3k, C3k2, ConvUnit, PSABlock
+from lucid_yolo.nn.blocks import Bottleneck, C3k, C3k2, ConvUnit, PSABlock, upsample
 from lucid_yolo.nn.scale import Scale
 
 
@@ -32,8 +31,8 @@ class Neck(nn.Module):
 
     def forward(self, stride8: Tensor, stride16: Tensor, stride32: Tensor) -> Pyramid:
         """Map the backbone's levels to fused ones of the same strides."""
-        t4 = self.top_down16(torch.cat((_upsample(stride32), stride16), dim=1))
-        n3 = self.top_down8(torch.cat((_upsample(t4), stride8), dim=1))
+        t4 = self.top_down16(torch.cat((upsample(stride32), stride16), dim=1))
+        n3 = self.top_down8(torch.cat((upsample(t4), stride8), dim=1))
         n4 = self.bottom_up16(torch.cat((self.down16(n3), t4), dim=1))
         n5 = self.bottom_up32(torch.cat((self.down32(n4), stride32), dim=1))
         return Pyramid(n3, n4, n5)
@@ -41,7 +40,3 @@ class Neck(nn.Module):
 
 def _attentive_unit(channels: int) -> nn.Module:
     return nn.Sequential(C3k(channels, repeats=2), PSABlock(channels))
-
-
-def _upsample(x: Tensor) -> Tensor:
-    return F.interpolate(x, scale_factor=2.0, mode="nearest")

@@ -93,8 +93,8 @@ def test_the_documented_sizes_of_the_point_stems_are_the_counted_ones() -> None:
     ("task", "variant"), [(task, variant) for task, cells in INDEPENDENT.items() for variant in cells]
 )
 def test_size_equals_an_independent_implementation(task: str, variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for head in (detect, segment):
-        monkeypatch.setattr(head, "hidden_width", lambda channels: max(16, channels // 3))
+    for head, width in ((detect, "hidden_width"), (detect, "class_width"), (segment, "hidden_width")):
+        monkeypatch.setattr(head, width, lambda channels: max(16, channels // 3))
     with torch.device("meta"):
         model = make_network(task, SCALES[variant], GIVEN[task][0]).eval()
     size = count(model, GIVEN[task][1])

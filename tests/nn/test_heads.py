@@ -91,7 +91,8 @@ def checksum(state: dict[str, Tensor]) -> float:
 
 def test_a_seed_gives_the_detector_it_gave_before_there_were_other_heads(monkeypatch: pytest.MonkeyPatch) -> None:
     # Printed by the code of commit 3ac0507, whose detector was a class of its own, with stems of any width.
-    monkeypatch.setattr(detect, "hidden_width", lambda channels: max(16, channels // 3))
+    for width in ("hidden_width", "class_width"):
+        monkeypatch.setattr(detect, width, lambda channels: max(16, channels // 3))
     state = make("detect").state_dict()
     assert len(state) == 599
     assert hashlib.sha256("\n".join(state).encode()).hexdigest().startswith("0e29bfa3b4a67eda")

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from lucid_yolo.nn.heads.stems import flatten_levels, hidden_width
+from lucid_yolo.nn.heads.stems import class_width, flatten_levels, hidden_width
 from lucid_yolo.nn.model import Detector, Scale
 from tests.nn.scales import SCALES, TINY
 
@@ -53,7 +53,9 @@ def test_classes_start_at_the_prior() -> None:
 
 
 def test_stem_width() -> None:
-    assert [hidden_width(c) for c in (16, 64, 128, 256, 768)] == [16, 16, 40, 80, 256]
+    channels = (16, 64, 128, 256, 768)
+    assert [hidden_width(c) for c in channels] == [16, 16, 40, 80, 256]
+    assert [class_width(c) for c in channels] == [16, 24, 40, 88, 256]
 
 
 def test_anchors_are_level_major_and_row_major() -> None:

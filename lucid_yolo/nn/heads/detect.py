@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from lucid_yolo.nn.heads.stems import Stem, class_stem, flatten_levels, hidden_width, separate
+from lucid_yolo.nn.heads.stems import Stem, class_stem, class_width, flatten_levels, hidden_width, separate
 from lucid_yolo.nn.lanes import Laned
 from lucid_yolo.nn.parts import Part, PartCaller, directly
 from lucid_yolo.nn.predictions import BranchPredictions, Predictions
@@ -21,7 +21,7 @@ class DetectBranch(Laned):
     def __init__(self, channels: Sequence[int], num_classes: int) -> None:
         super().__init__()
         self.box = nn.ModuleList(Stem(c, hidden_width(c), 4) for c in channels)
-        self.cls = nn.ModuleList(class_stem(c, hidden_width(c), num_classes) for c in channels)
+        self.cls = nn.ModuleList(class_stem(c, class_width(c), num_classes) for c in channels)
 
     def forward(self, levels: Sequence[Tensor]) -> BranchPredictions:
         """Map features, finest first, to raw predictions over all anchors."""

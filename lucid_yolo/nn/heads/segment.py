@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lucid_yolo.nn.blocks import ConvUnit
+from lucid_yolo.nn.blocks import ConvUnit, Upsample, upsample
 from lucid_yolo.nn.heads.detect import TwoBranchHead
 from lucid_yolo.nn.heads.stems import Pair, StemPair, hidden_width, start_at_prior
 from lucid_yolo.nn.layout import with_gradient_alike
@@ -51,7 +50,7 @@ class Fusion(nn.Module):
         """Map features, finest first, to (B, C, S/8, S/8)."""
         finest, middle, coarsest = levels
         # From coarse to fine: the coarsest level is added at the size of the middle one, not of the finest.
-        return finest + _upsample(self.middle(middle) + _upsample(self.coarsest(coarsest)))
+        return finest + upsample(self.middle(middle) + upsample(self.coarsest(coarsest)))
 
 
 class Prototypes(nn.Sequential):
@@ -60,7 +59,7 @@ class Prototypes(nn.Sequential):
     def __init__(self, channels: int) -> None:
         super().__init__(
             *(ConvUnit(channels, channels, 3) for _ in range(3)),
-            nn.Upsample(scale_factor=2.0, mode="nearest"),
+            Upsample(),
             ConvUnit(channels, channels, 3),
             nn.Conv2d(channels, PROTOTYPES, 1),
         )
@@ -117,7 +116,3 @@ class SegmentHead(TwoBranchHead):
         self.lanes.fork()
         branch = SegmentBranch(*self.detect_deployed(levels), self.coefficients.deployed(levels))
         return DeployedSegment(branch, self.prototypes(self.fusion(levels)))
-
-
-def _upsample(x: Tensor) -> Tensor:
-    return F.interpolate(x, scale_factor=2.0, mode="nearest")

@@ -45,11 +45,16 @@ def start_at_prior(final: nn.Conv2d) -> None:
 
 
 def hidden_width(channels: int) -> int:
-    """Channels inside a box, class or mask coefficient stem on a level of ``channels``.
+    """Channels inside a box or mask coefficient stem on a level of ``channels``: a third of them.
 
-    A third of them, rounded down to a multiple of 8: between other widths convolutions miss the fast kernels of a GPU.
+    Rounded down to a multiple of 8: between other widths convolutions miss the fast kernels of a GPU.
     """
     return max(16, channels // 24 * 8)
+
+
+def class_width(channels: int) -> int:
+    """Channels inside a class stem on a level of ``channels``: a third of them, to the nearest multiple of 8."""
+    return max(16, (channels + 12) // 24 * 8)
 
 
 def flatten_levels(stems: Iterable[nn.Module], levels: Sequence[Tensor], lanes: Lanes = IN_TURN) -> Tensor:

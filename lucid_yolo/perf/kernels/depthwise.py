@@ -21,15 +21,16 @@ from torch.autograd.function import once_differentiable
 
 from lucid_yolo.perf.kernels.walks import Summation, Walks, Window, Windows, share_out
 
+# The fastest, at batch 4 and 64 on an H200, of 27 (filter) and 30 (gradient) windows and numbers of programs, 7 sums.
 FILTER = Windows(
-    aligned=Window(columns=8, channels=64, rows=4, warps=4, programs=1024),
-    other=Window(columns=16, channels=32, rows=4, warps=4, programs=1024),
+    aligned=Window(columns=8, channels=32, rows=4, warps=2, programs=512),
+    other=Window(columns=16, channels=8, rows=4, warps=1, programs=1024),
 )
 GRADIENT = Windows(
-    aligned=Window(columns=8, channels=64, rows=2, warps=4, programs=1024),
-    other=Window(columns=16, channels=32, rows=2, warps=4, programs=1024),
+    aligned=Window(columns=8, channels=32, rows=2, warps=2, programs=512),
+    other=Window(columns=16, channels=8, rows=2, warps=1, programs=512),
 )
-SUM = Summation(shares=256, numbers=8, warps=4)
+SUM = Summation(shares=512, numbers=8, warps=8)
 
 
 def depthwise(x: Tensor, weight: Tensor) -> Tensor:
