@@ -13,7 +13,7 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lucid_yolo.bench.comparison import ArmReport, Comparison
@@ -21,7 +21,7 @@ from lucid_yolo.bench.ledger import VERSION, Entry, Parity, Share, booked, read_
 from lucid_yolo.bench.paired import PairedRatio
 from lucid_yolo.bench.step_profile import StepProfile
 from lucid_yolo.config.errors import LucidError, RunError
-from lucid_yolo.config.workloads import ParityState, Workload, read_workload
+from lucid_yolo.config.workloads import ParityState, Workload, read_workload, workload_names
 
 
 def entries_of(report: Comparison, *, parity: Parity, shares: Mapping[str, Share] | None = None) -> list[Entry]:
@@ -134,8 +134,21 @@ def retold(report: Comparison, workload: Workload) -> Comparison:
     return Comparison(replace(workload, blocks=report.workload.blocks), runs, report.date)
 
 
+@dataclass(frozen=True, slots=True)
+class Profiled:
+    """What two profiles say about an arm.
+
+    Attributes:
+        share: of the part that it records.
+        profile: with the arm's flags.
+    """
+
+    share: Share
+    profile: StepProfile
+
+
 def book_reports(
-    ledger: Path, reports: Sequence[Comparison], *, parity: Parity, shares: Mapping[str, Share] | None = None
+    ledger: Path, reports: Sequence[Comparison], *, parity: Parity, profiled: Mapping[str, Profiled] | None = None
 ) -> list[Entry]:
     """Book reports into a ledger.
 
@@ -143,7 +156,8 @@ def book_reports(
         ledger: its file; made where there is none.
         reports: of comparisons.
         parity: of the arms.
-        shares: by arm, where it records a part that eager has made small.
+        profiled: by arm, where it records a part that eager has made small. An arm of the documented workload that no
+            report has is booked by its profiles alone.
 
     Returns:
         what was booked.
@@ -151,14 +165,54 @@ def book_reports(
     Raises:
         RunError: a report cannot be booked; then nothing is.
     """
-    found = pooled(reports)
-    if shares and len(found) > 1:
+    found, profiled = pooled(reports), profiled or {}
+    if profiled and len(found) > 1:
         raise RunError("A share belongs to one workload: book the reports of others by themselves.")
+    shares = {arm: one.share for arm, one in profiled.items()}
     entries = [one for report in found for one in entries_of(report, parity=parity, shares=shares)]
-    if idle := sorted(set(shares or ()) - {entry.arm for entry in entries}):
-        raise RunError(f"No arm {', '.join(idle)} is booked that its share could belong to.")
+    if untimed := sorted(set(profiled) - {entry.arm for entry in entries}):
+        workload = _documented(found[0].workload.name)
+        if workload is None or (idle := [arm for arm in untimed if arm not in workload.arms]):
+            names = ", ".join(untimed if workload is None else idle)
+            raise RunError(f"No arm {names} is booked that its share could belong to.")
+        entries += [_untimed(workload, arm, profiled[arm], parity, found[0].date) for arm in untimed]
     write_ledger(ledger, booked(read_ledger(ledger), entries))
     return entries
+
+
+def _documented(name: str) -> Workload | None:
+    """A workload that comes with the package."""
+    return read_workload(name) if name in workload_names() else None
+
+
+def _untimed(workload: Workload, arm: str, profiled: Profiled, parity: Parity, date: str) -> Entry:
+    """Entry of an arm that no fit was timed with."""
+    profile, place = profiled.profile, profiled.profile.environment
+    return Entry(
+        workload=workload.name,
+        arm=arm,
+        option=" ".join(workload.arms[arm]),
+        mark=workload.mark,
+        compares=str(workload.compares),
+        pairs=(),
+        also={},
+        setup_seconds=None,
+        break_even=None,
+        baseline={},
+        medians={},
+        batch=profile.data.get("batch_size"),
+        size=profile.data.get("image_size"),
+        precision=str(profile.flags.get("precision")),
+        deterministic=str(profile.flags.get("deterministic")),
+        device=place["device"],
+        driver=place["driver"],
+        versions=place["versions"],
+        commit=place["commit"],
+        cores=place["cores"],
+        date=date,
+        parity=parity,
+        share=profiled.share,
+    )
 
 
 def check_ledger(ledger: Path) -> None:
@@ -227,17 +281,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         reports = [read_report(path) for path in options.reports]
         if options.workload is not None:
             reports = [retold(report, read_workload(options.workload)) for report in pooled(reports)]
-        shares = {
-            arm: Share.of(part, read_profile(eager), read_profile(flagged))
+        profiled = {
+            arm: Profiled(Share.of(part, read_profile(eager), read_profile(flagged)), read_profile(flagged))
             for arm, part, eager, flagged in options.share
         }
-        entries = book_reports(options.ledger, reports, parity=parity, shares=shares)
+        entries = book_reports(options.ledger, reports, parity=parity, profiled=profiled)
     except LucidError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     for entry in entries:
         ratio = entry.ratio
-        print(f"{entry.workload} {entry.arm}: {ratio.median:.4f} of {len(ratio.ratios)} pairs, {ratio.verdict}")
+        timed = f"{ratio.median:.4f} of {len(entry.pairs)} pairs, {ratio.verdict}" if entry.pairs else "profiled"
+        print(f"{entry.workload} {entry.arm}: {timed}")
     return 0
 
 

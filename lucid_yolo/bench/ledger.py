@@ -85,7 +85,7 @@ class Entry:
         option: its overrides, as on the command line.
         mark: what the workload asks of a flag.
         compares: what the ratio is made of.
-        pairs: ratios to the baseline, below 1 is faster.
+        pairs: ratios to the baseline, below 1 is faster; none where the arm was profiled and not timed.
         also: ratios of what the workload does not compare, by what they are made of, such as "step".
         setup_seconds: median; None where the flag has no set-up.
         break_even: epochs, or "never"; None where there is no set-up.
@@ -141,6 +141,8 @@ class Entry:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain containers, median and spread among them for a reader."""
+        if not self.pairs:
+            return {**asdict(self), "pairs": [], "ratio": None}
         ratio, interval = self.ratio, self.ratio.interval
         summary = {
             "median": ratio.median,
@@ -199,14 +201,21 @@ def judge(entry: Entry | None, *, version: str) -> Judgement:
     parity = entry.parity
     if parity.state is ParityState.RED and parity.red_since not in (None, version):
         return Judgement(State.CANDIDATE, f"parity red since {parity.red_since}")
-    if entry.mark is Mark.NOT_SLOWER:
+    if entry.mark is Mark.NOT_SLOWER and entry.pairs:
         slower = entry.ratio.verdict is Verdict.SLOWER
         return Judgement(State.KEEP, f"{-entry.ratio.saved_percent:.1f} % slower here" if slower else "")
     share = entry.share
     if share is not None and share.removed_percent >= REMOVED_PERCENT:  # there was little to gain, and it was gained
         return Judgement(State.KEEP, f"{share.part} is lean in eager")
-    if entry.ratio.saved_percent >= GAIN_PERCENT:
+    if entry.pairs and entry.ratio.saved_percent >= GAIN_PERCENT:
         return Judgement(State.KEEP)
+    return _not_enough(entry)
+
+
+def _not_enough(entry: Entry) -> Judgement:
+    if not entry.pairs:
+        return Judgement(State.UNMEASURED, "profiled, not timed")
+    share = entry.share
     reason = f"saves {entry.ratio.saved_percent:.1f} %, less than {GAIN_PERCENT:g} %"
     if share is not None:
         reason += f", and removes {share.removed_percent:.0f} % of {share.part}, less than {REMOVED_PERCENT:g} %"
@@ -312,16 +321,14 @@ def _in_table(workload: Workload) -> tuple[int, list[tuple[str, int]]]:
 
 def _cells(entry: Entry, version: str) -> tuple[str, ...]:
     """What was measured, behind task and option."""
-    ratio, judged, share = entry.ratio, judge(entry, version=version), entry.share
+    judged, share = judge(entry, version=version), entry.share
     epochs = math.inf if entry.break_even == "never" else entry.break_even
     reserved = (entry.baseline.get("reserved"), entry.medians.get("reserved"))
     driver = f", driver {entry.driver}" if entry.driver else ""
     return (
         f"{entry.workload}: {_MEASURED[entry.compares]}",
         entry.device,
-        f"**{ratio.saved_percent:.1f} %**, {ratio.verdict}",
-        f"{ratio.median:.4f} ({ratio.low:.4f} to {ratio.high:.4f})",
-        str(len(ratio.ratios)),
+        *_ratio_cells(entry.ratio if entry.pairs else None),
         f"{PairedRatio(tuple(entry.also['step'])).saved_percent:.1f} %" if "step" in entry.also else "",
         "" if entry.setup_seconds is None else f"{entry.setup_seconds:.1f}",
         break_even_cell(None if epochs is None else float(epochs)),
@@ -332,6 +339,14 @@ def _cells(entry: Entry, version: str) -> tuple[str, ...]:
         f"{entry.size} px, deterministic {entry.deterministic}, {entry.date}",
         f"{judged.state}{f': {judged.reason}' if judged.reason else ''}",
     )
+
+
+def _ratio_cells(ratio: PairedRatio | None) -> tuple[str, str, str]:
+    """Saving, spread and number of the pairs."""
+    if ratio is None:
+        return "", "", "profile only"
+    spread = f"{ratio.median:.4f} ({ratio.low:.4f} to {ratio.high:.4f})"
+    return f"**{ratio.saved_percent:.1f} %**, {ratio.verdict}", spread, str(len(ratio.ratios))
 
 
 _MEASURED = {"complete_fit": "complete fit", "step": "step", "image": "time an image"}

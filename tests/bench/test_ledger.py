@@ -25,7 +25,7 @@ from lucid_yolo.bench.ledger import (
 )
 from lucid_yolo.bench.step_profile import StepProfile
 from lucid_yolo.config.errors import RunError
-from lucid_yolo.config.workloads import Mark, ParityState
+from lucid_yolo.config.workloads import Mark, ParityState, read_workload
 from tests.bench.runs import PLACE, make_report, make_workload
 
 GREEN = Parity(ParityState.GREEN, "test_parity at abc")
@@ -209,6 +209,32 @@ def test_the_command_books_reports_and_shares(tmp_path: Path, capsys: pytest.Cap
     assert "A share belongs to one workload" in capsys.readouterr().err
     assert book.main([str(ledger), str(tmp_path / "gone.json")]) == 1
     assert "gone.json is no report of a comparison" in capsys.readouterr().err
+
+
+def test_an_arm_that_was_profiled_and_not_timed_has_a_row_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = {"device": "card", "driver": "1", "versions": {"torch": "2.11"}, "commit": "def", "cores": 4}
+    for name, loss in (("eager", 10.0), ("flagged", 1.0), ("little", 5.0)):
+        profile = replace(make_profile(loss, flagged=name != "eager"), environment=place, data={"batch_size": 4})
+        (tmp_path / f"{name}.json").write_text(json.dumps(profile.as_dict()))
+    report, ledger = tmp_path / "report.json", tmp_path / "ledger.json"
+    report.write_text(json.dumps(make_report({"eager": [10.0], "network": [5.0]}, name="detect_b4").as_dict()))
+    for arm, flagged in (("loss", "flagged"), ("updates", "little")):
+        share = ["--share", arm, "loss", str(tmp_path / "eager.json"), str(tmp_path / f"{flagged}.json")]
+        assert book.main([str(ledger), str(report), *share]) == 0
+        assert f"detect_b4 {arm}: profiled" in capsys.readouterr().out
+    rows = {row.entry.arm: row.entry for row in read_ledger(ledger)}
+    assert (rows["loss"].pairs, rows["loss"].commit, rows["loss"].batch) == ((), "def", 4)
+    assert judge(rows["loss"], version="0.1.0") == Judgement(State.KEEP, "loss is lean in eager")
+    assert judge(rows["updates"], version="0.1.0") == Judgement(State.UNMEASURED, "profiled, not timed")
+    cells = {
+        row[1]: dict(zip(HEADER, row, strict=True))
+        for row in ledger_rows(read_ledger(ledger), [read_workload("detect_b4")], version="0.1.0")
+    }
+    assert cells["`capture=loss`"]["pairs"] == "profile only"
+    assert cells["`capture=loss`"]["saved"] == cells["`capture=loss`"]["reserved, MiB"] == ""
+    assert cells["`capture=loss`"]["eager share"] == "loss: 10.0 %, of it 90 % removed"
 
 
 def test_what_was_booked_is_not_booked_again() -> None:
