@@ -13,8 +13,8 @@ from rich.text import Text
 from lucid_yolo.bench.notebook import as_html, as_text
 from lucid_yolo.config.errors import RunError
 
-FORWARD, OPTIMIZER = "forward", "optimizer"
-PARTS = (FORWARD, "loss", "backward", "clip", OPTIMIZER, "ema")
+FORWARD, CLIP, OPTIMIZER = "forward", "clip", "optimizer"
+PARTS = (FORWARD, "loss", "backward", CLIP, OPTIMIZER, "ema")
 LOOP = "loop"  # what lies between the parts: hooks, logging, the copy of the next batch
 
 
@@ -34,6 +34,9 @@ class StepProfile:
         forward_host_ms: by part of the network's forward pass, likewise, where several options record its parts; they
             lie inside ``host_ms["forward"]``. The backward pass of a network is one.
         forward_synchronised_ms: the same with a wait for the device before and after each.
+        clip_host_ms: of ``host_ms["clip"]`` what an option records, by its name; the rest belongs to the loop. Empty
+            where the whole step is recorded.
+        clip_synchronised_ms: the same with a wait for the device before and after.
         device_busy_ms: time that the device computes or copies; None on a processor.
         launches: kernels, copies and fills; on a processor the operators that would launch one.
         synchronisations: by name, waits for the device that the step asks for; None on a processor.
@@ -57,6 +60,8 @@ class StepProfile:
     optimizer_synchronised_ms: Mapping[str, float] = field(default_factory=dict)
     forward_host_ms: Mapping[str, float] = field(default_factory=dict)
     forward_synchronised_ms: Mapping[str, float] = field(default_factory=dict)
+    clip_host_ms: Mapping[str, float] = field(default_factory=dict)
+    clip_synchronised_ms: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def device_busy_share(self) -> float | None:
@@ -64,12 +69,12 @@ class StepProfile:
         return None if self.device_busy_ms is None else self.device_busy_ms / self.step_ms
 
     def host_time(self, part: str) -> float:
-        """Host time of a part of the step, of the optimizer or of the forward pass, ms.
+        """Host time of a part of the step, or of a part of one of these, ms.
 
         Raises:
             RunError: there is no such part.
         """
-        times = {**self.host_ms, **self.optimizer_host_ms, **self.forward_host_ms}
+        times = {**self.host_ms, **self.optimizer_host_ms, **self.forward_host_ms, **self.clip_host_ms}
         if part not in times:
             raise RunError(
                 f"A profile has no part {part}; it has {', '.join(times)}. Profiles of older versions have no parts of "
@@ -89,6 +94,7 @@ class StepProfile:
             "host_share": {part: self.host_share(part) for part in self.host_ms},
             "optimizer_host_share": {part: self.host_share(part) for part in self.optimizer_host_ms},
             "forward_host_share": {part: self.host_share(part) for part in self.forward_host_ms},
+            "clip_host_share": {part: self.host_share(part) for part in self.clip_host_ms},
         }
         return {**asdict(self), "shares": shares}
 
@@ -102,7 +108,11 @@ class StepProfile:
         table = Table(title=f"One step: {self.step_ms:.1f} ms, mean of {self.steps}", title_justify="left")
         for column in ("part", "host, ms", "share of host", "synchronised, ms"):
             table.add_column(column, justify="left" if column == "part" else "right")
-        below = {FORWARD: self.forward_synchronised_ms, OPTIMIZER: self.optimizer_synchronised_ms}
+        below = {
+            FORWARD: self.forward_synchronised_ms,
+            CLIP: self.clip_synchronised_ms,
+            OPTIMIZER: self.optimizer_synchronised_ms,
+        }
         for part in self.host_ms:
             table.add_row(part, *self._cells(part, self.synchronised_ms[part]))
             for inner, synchronised in below.get(part, {}).items():

@@ -1,4 +1,4 @@
-"""Times of the parts that an optimizer divides its update into."""
+"""Times of clipping, and of the parts that an optimizer divides its update into."""
 
 from __future__ import annotations
 
@@ -7,8 +7,40 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
+from lucid_yolo.engine.module import TrainingModule
 from lucid_yolo.optim.flat import FlatGroup, FlatOptimizer
-from lucid_yolo.perf.capture.recorder import OPTIONS_OF_PARTS
+from lucid_yolo.perf.capture.recorder import GRADIENT_NORM, OPTIONS_OF_PARTS
+
+
+class ClipTimer:
+    """Times a module's clipping by the global norm, recorded or not.
+
+    Args:
+        module: gets it in the place of what clips now.
+        wait: called before and after, so that the device's work may be in its time.
+        add: told name and seconds: the option of ``capture`` that records it.
+    """
+
+    def __init__(self, module: TrainingModule, *, wait: Callable[[], None], add: Callable[[str, float], None]) -> None:
+        self._module = module
+        self._clip = module.clip
+        self._wait = wait
+        self._add = add
+        module.clip = self
+
+    def __call__(self, parameters: Sequence[Tensor], max_norm: float | None) -> Tensor:
+        """Clip; see `lucid_yolo.optim.clip.clip_gradients`."""
+        self._wait()
+        begun = time.perf_counter()
+        norm = self._clip(parameters, max_norm)
+        self._wait()
+        self._add(GRADIENT_NORM, time.perf_counter() - begun)
+        return norm
+
+    def close(self) -> None:
+        """Leave the module as it was, unless something else was put there since."""
+        if self._module.clip is self:
+            self._module.clip = self._clip
 
 
 class PartTimer:

@@ -20,7 +20,7 @@ from omegaconf import DictConfig
 
 from lucid_yolo.bench.record import environment, write_record
 from lucid_yolo.bench.step import LaunchCounter
-from lucid_yolo.bench.step_profile import FORWARD, LOOP, OPTIMIZER, PARTS, StepProfile, covered
+from lucid_yolo.bench.step_profile import CLIP, FORWARD, LOOP, OPTIMIZER, PARTS, StepProfile, covered
 from lucid_yolo.config.compose import to_root
 from lucid_yolo.config.errors import RunError
 from lucid_yolo.config.paths import resolve_user_path
@@ -30,7 +30,7 @@ from lucid_yolo.data.batch import Batch
 from lucid_yolo.engine.interrupt import FitStopped
 from lucid_yolo.engine.module import TrainingModule
 from lucid_yolo.engine.network_timer import NetworkTimer
-from lucid_yolo.engine.part_timer import PartTimer
+from lucid_yolo.engine.part_timer import ClipTimer, PartTimer
 from lucid_yolo.engine.prepare import Prepared, prepare
 from lucid_yolo.engine.short_fit import run_short_fit, shortened, synchronise
 from lucid_yolo.nn.model import Network
@@ -97,9 +97,10 @@ class StepClock(L.Callback):
         self._left = warmup
         self._parts = {which: dict.fromkeys((*PARTS, LOOP), 0.0) for which in (Pass.HOST, Pass.SYNCHRONISED)}
         self._below: dict[tuple[str, Pass], dict[str, float]] = {
-            (part, which): defaultdict(float) for part in (FORWARD, OPTIMIZER) for which in self._parts
+            (part, which): defaultdict(float) for part in (FORWARD, CLIP, OPTIMIZER) for which in self._parts
         }
         self._timer: PartTimer | None = None
+        self._clip_timer: ClipTimer | None = None
         self._last = 0.0
         self._begun: tuple[float, float] | None = None  # of the running step: clock, and waiting for data so far
         self._whole: list[tuple[float, float]] = []  # of each step: all of it, and waiting for data, seconds
@@ -117,6 +118,7 @@ class StepClock(L.Callback):
         if self._timer is not None or not isinstance(optimizer, FlatOptimizer):
             return
         self._timer = PartTimer(optimizer, wait=self._wait, add=partial(self._add, OPTIMIZER))
+        self._clip_timer = ClipTimer(pl_module, wait=self._wait, add=partial(self._add, CLIP))
         objective, network, regions = pl_module.objective, pl_module.model, pl_module.task.regions
         if isinstance(objective, Objective) and isinstance(network, Network) and len(set(regions.values())) > 1:
             NetworkTimer(objective, network, regions, wait=self._wait, add=partial(self._add, FORWARD))
@@ -186,6 +188,8 @@ class StepClock(L.Callback):
             optimizer_synchronised_ms=self._means(self._below[OPTIMIZER, Pass.SYNCHRONISED]),
             forward_host_ms=self._means(self._below[FORWARD, Pass.HOST]),
             forward_synchronised_ms=self._means(self._below[FORWARD, Pass.SYNCHRONISED]),
+            clip_host_ms=self._means(self._below[CLIP, Pass.HOST]),
+            clip_synchronised_ms=self._means(self._below[CLIP, Pass.SYNCHRONISED]),
             device_busy_ms=self._tracer.busy_ms,
             launches=self._tracer.launches,
             synchronisations=self._tracer.synchronisations,
@@ -221,8 +225,9 @@ class StepClock(L.Callback):
             synchronise(self._device)
 
     def _end(self) -> None:
-        if self._timer is not None:
-            self._timer.close()
+        for timer in (self._timer, self._clip_timer):
+            if timer is not None:
+                timer.close()
 
 
 class OperatorCounter:

@@ -26,12 +26,14 @@ def make_profile() -> StepProfile:
         steps=4,
         step_ms=50.0,
         wait_ms=5.0,
-        host_ms={"forward": 30.0, "optimizer": 10.0},
-        synchronised_ms={"forward": 35.0, "optimizer": 12.0},
+        host_ms={"forward": 28.0, "clip": 2.0, "optimizer": 10.0},
+        synchronised_ms={"forward": 33.0, "clip": 2.5, "optimizer": 12.0},
         optimizer_host_ms={"updates": 3.0, "orthogonalization": 6.0},
         optimizer_synchronised_ms={"updates": 3.5, "orthogonalization": 8.25},
         forward_host_ms={"network": 16.0, "heads": 12.0},
         forward_synchronised_ms={"network": 18.0, "heads": 15.5},
+        clip_host_ms={"gradient_norm": 1.0},
+        clip_synchronised_ms={"gradient_norm": 1.25},
         device_busy_ms=20.0,
         launches=1234.5,
         synchronisations={"cudaStreamSynchronize": 0.2},
@@ -55,15 +57,16 @@ def test_shares_by_hand() -> None:
     assert values["shares"] == {
         "wait_share": 0.1,
         "device_busy_share": 0.4,
-        "host_share": {"forward": 0.75, "optimizer": 0.25},
+        "host_share": {"forward": 0.7, "clip": 0.05, "optimizer": 0.25},
         "optimizer_host_share": {"updates": 0.075, "orthogonalization": 0.15},  # 3 and 6 of 40 ms
         "forward_host_share": {"network": 0.4, "heads": 0.3},
+        "clip_host_share": {"gradient_norm": 0.025},
     }
     assert StepProfile.from_dict(values) == profile
     page = profile._repr_html_()
     for text in (
         "One step: 50.0 ms",
-        "75.0 %",
+        "70.0 %",
         "40.0 % of the step",
         "cudaStreamSynchronize 0.20",
         "10.0 % of the step",
@@ -72,24 +75,25 @@ def test_shares_by_hand() -> None:
 
 
 def test_parts_of_forward_pass_and_optimizer_are_indented_below_them() -> None:
-    names = ("forward", "network", "heads", "optimizer", "updates", "orthogonalization")
+    names = ("forward", "network", "heads", "clip", "gradient_norm", "optimizer", "updates", "orthogonalization")
     rows = [line for line in str(make_profile()).splitlines() if any(name in line for name in names)]
     # a border and a space, then the name; its times stand in its row
     assert [line[2:].split()[0] for line in rows] == list(names)
-    assert [len(line[2:]) - len(line[2:].lstrip()) for line in rows] == [0, 2, 2] * 2
+    assert [len(line[2:]) - len(line[2:].lstrip()) for line in rows] == [0, 2, 2, 0, 2, 0, 2, 2]
     assert all(text in rows[2] for text in ("12.00", "30.0 %", "15.50"))
-    assert all(text in rows[5] for text in ("6.00", "15.0 %", "8.25"))
+    assert all(text in rows[4] for text in ("1.00", "2.5 %", "1.25"))
+    assert all(text in rows[7] for text in ("6.00", "15.0 %", "8.25"))
 
 
 def test_a_profile_from_before_anything_had_parts_is_read() -> None:
     values = json.loads(json.dumps(make_profile().as_dict()))
-    for above in ("optimizer", "forward"):
+    for above in ("optimizer", "forward", "clip"):
         del values[f"{above}_host_ms"], values[f"{above}_synchronised_ms"]
     profile = StepProfile.from_dict(values)
     assert (profile.optimizer_host_ms, profile.optimizer_synchronised_ms) == ({}, {})
     assert "optimizer" in str(profile)
     assert "updates" not in str(profile)
-    with pytest.raises(RunError, match=r"no part updates; it has forward, optimizer\. .* make them again"):
+    with pytest.raises(RunError, match=r"no part updates; it has forward, clip, optimizer\. .* make them again"):
         profile.host_time("updates")
 
 
@@ -108,6 +112,11 @@ def test_a_profile_of_a_training(task: TaskName, tmp_path: Path, monkeypatch: py
     for inner, outer in zip(of_optimizer, (profile.host_ms, profile.synchronised_ms), strict=True):
         assert set(inner) == {"updates", "orthogonalization"}
         assert 0 < sum(inner.values()) < outer["optimizer"]
+    for inner, outer in zip(
+        (profile.clip_host_ms, profile.clip_synchronised_ms), (profile.host_ms, profile.synchronised_ms), strict=True
+    ):
+        assert set(inner) == {"gradient_norm"}
+        assert 0 < inner["gradient_norm"] < outer["clip"]
     of_forward = (profile.forward_host_ms, profile.forward_synchronised_ms)
     for inner, outer in zip(of_forward, (profile.host_ms, profile.synchronised_ms), strict=True):
         assert set(inner) == ({"network", "heads"} if task is TaskName.SEGMENT else set())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import lightning as L
@@ -11,15 +12,16 @@ import torch
 
 from lucid_yolo.config.compose import compose, to_root
 from lucid_yolo.config.regions import REGIONS
-from lucid_yolo.engine.part_timer import PartTimer
+from lucid_yolo.engine.part_timer import ClipTimer, PartTimer
 from lucid_yolo.engine.profile import Pass, StepClock
 from lucid_yolo.engine.step_parts import StepParts
 from lucid_yolo.engine.train import train
 from lucid_yolo.optim.adamw import AdamW
+from lucid_yolo.optim.clip import clip_gradients
 from lucid_yolo.optim.flat import FlatOptimizer, run_directly
 from lucid_yolo.optim.musgd import MuSGD
 from lucid_yolo.optim.sgd import SGD
-from lucid_yolo.perf.capture.routine import RecordedParts
+from lucid_yolo.perf.capture.routine import RecordedClip, RecordedParts
 from lucid_yolo.perf.plan import resolve
 from tests.engine.tiny import tiny_overrides
 from tests.optim.helpers import bits, make_network, set_gradients
@@ -83,16 +85,43 @@ def test_closing_leaves_the_optimizer_as_it_was() -> None:
     assert vars(optimizer)["run_part"] is run_directly
 
 
+def test_clipping_is_timed_and_left_as_it_was() -> None:
+    network = make_network()
+    set_gradients(network, 0)
+    events: list[Any] = []
+
+    def clip(parameters: Any, max_norm: float | None) -> torch.Tensor:
+        events.append(max_norm)
+        return clip_gradients(parameters, max_norm)
+
+    module: Any = SimpleNamespace(clip=clip)
+    timer = ClipTimer(module, wait=lambda: events.append("wait"), add=lambda name, spent: events.append((name, spent)))
+    squares = sum(float(p.grad.double().square().sum()) for p in network.parameters())
+    assert module.clip(list(network.parameters()), 10.0).item() == pytest.approx(squares**0.5, rel=1e-5)
+    *before, (name, spent) = events
+    assert (before, name) == (["wait", 10.0, "wait"], "gradient_norm")
+    assert spent > 0
+    timer.close()
+    assert module.clip is clip
+    timer = ClipTimer(module, wait=lambda: None, add=lambda *_: None)
+    module.clip = clip_gradients  # by someone else, later
+    timer.close()
+    assert module.clip is clip_gradients
+
+
 class Watch(L.Callback):
-    """What runs the optimizer's parts, step by step."""
+    """What runs the optimizer's parts and what clips, step by step."""
 
     def __init__(self) -> None:
         self.runners: list[Any] = []
+        self.clips: list[Any] = []
         self.optimizer: Any = None
+        self.module: Any = None
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        self.optimizer = pl_module.optimizer
+        self.module, self.optimizer = pl_module, pl_module.optimizer
         self.runners.append(self.optimizer.run_part)
+        self.clips.append(pl_module.clip)
 
 
 def test_recordings_are_timed_from_outside_and_do_not_fall_back(tmp_path: Path) -> None:
@@ -106,6 +135,8 @@ def test_recordings_are_timed_from_outside_and_do_not_fall_back(tmp_path: Path) 
     assert {type(runner) for runner in watch.runners} == {PartTimer}
     assert len({id(runner) for runner in watch.runners}) == 1  # not one around another in each epoch
     assert type(watch.runners[0]._run) is RecordedParts
+    assert {type(clip) for clip in watch.clips} == {ClipTimer}
+    assert type(watch.clips[0]._clip) is RecordedClip
     assert all(parts.plan[f"capture.{name}"].active for name in REGIONS)
     steps = len(watch.runners)
     assert steps == 1 + 3 + 3 + 1
@@ -114,4 +145,6 @@ def test_recordings_are_timed_from_outside_and_do_not_fall_back(tmp_path: Path) 
     assert outcomes["capture.heads"]["replays"] == 5 * steps
     assert outcomes["capture.updates"]["replays"] == 2 * steps
     assert outcomes["capture.orthogonalization"]["replays"] == steps
+    assert outcomes["capture.gradient_norm"]["replays"] == steps
     assert "run_part" not in vars(watch.optimizer)
+    assert watch.module.clip is clip_gradients

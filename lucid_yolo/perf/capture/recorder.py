@@ -26,6 +26,9 @@ from lucid_yolo.perf.capture.tape import Tape
 TARGETS = 1
 """Position of the targets among the arguments of a loss: their rows may grow."""
 
+GRADIENT_NORM = "gradient_norm"
+"""Option of ``capture`` that records clipping."""
+
 OPTIONS_OF_PARTS = {MOMENTUM: "updates", ORTHOGONALIZATION: "orthogonalization", MOVE: "updates"}
 """Option of ``capture`` that records a part of an update."""
 
@@ -73,8 +76,9 @@ class Recorder:
 
     def clip(self, otherwise: Callable[..., Tensor]) -> Callable[..., Tensor]:
         """The gradient norm and the scaling by it, called as ``clip_gradients``."""
-        name = "gradient_norm"
-        return RecordedClip(self._routine(name), self._gradients) if name in self._warmup else otherwise
+        if GRADIENT_NORM not in self._warmup:
+            return otherwise
+        return RecordedClip(self._routine(GRADIENT_NORM), self._gradients)
 
     def attach(self, optimizer: FlatOptimizer) -> None:
         """Record the parts of an optimizer's update."""

@@ -168,7 +168,7 @@ class RecordedParts:
         if (part, place) not in self._regions:
             self._regions[part, place] = self._recorded[part]()
         region, switch = self._regions[part, place], self._optimizer.update_allowed
-        moved = [p.data_ptr() for p in flat.parameters] if part == MOVE else []  # the other parts work on buffers
+        moved = [*map(Tensor.data_ptr, flat.parameters)] if part == MOVE else []  # the other parts work on buffers
         return region.run(
             flat,
             (function, None if switch is None else switch.data_ptr(), moved),
