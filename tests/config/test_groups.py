@@ -32,7 +32,7 @@ def test_the_list_of_options_is_complete() -> None:
     tree = GroupTree()
     listed = [f"{group}={option}" for group in tree.own_groups for option in tree.options(group)]
     assert sorted(option for option in listed if "+" not in option) == sorted(OPTIONS)
-    assert len(OPTIONS) == 52
+    assert len(OPTIONS) == 53
 
 
 def test_each_option_composes_to_a_valid_run() -> None:
@@ -45,7 +45,7 @@ def test_each_option_composes_to_a_valid_run() -> None:
         assert to_root(cfg).data.image_size % 32 == 0
         assert set(selected) < set(cfg.overrides)
         seen.update(selected)
-    assert len(seen) == 52
+    assert len(seen) == 53
 
 
 @pytest.mark.parametrize("path", FILES, ids=str)

@@ -239,6 +239,9 @@ def test_help_does_not_list_combinations(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_compile() -> None:
     assert to_root(compose()).compile.selected is CompileName.NONE
-    assert to_root(compose(["compile=step"])).compile.selected is CompileName.STEP
-    with pytest.raises(ConfigError, match=r"compile has no option 'steps'\. Did you mean 'step'\? Options: none, step"):
+    for name in ("loss", "step"):
+        assert to_root(compose([f"compile={name}"])).compile.selected is CompileName(name)
+    with pytest.raises(
+        ConfigError, match=r"compile has no option 'steps'\. Did you mean 'step'\? Options: none, loss, step"
+    ):
         compose(["compile=steps"])
