@@ -15,7 +15,7 @@ from lucid_yolo.config.errors import RunError
 from lucid_yolo.data.batch import Batch
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.loader import TrainLoader
-from lucid_yolo.engine.checkpoint import BLOCK, ModelInfo, copy_atomically, save_atomically
+from lucid_yolo.engine.checkpoint import BLOCK, ModelInfo, save_atomically
 from lucid_yolo.engine.interrupt import FitStopped, StopSignal
 from lucid_yolo.engine.metrics_log import MetricsLog
 from lucid_yolo.engine.module import TrainingModule
@@ -275,10 +275,8 @@ class Saver(L.Callback):
             self.since_best += 1
         stopping = self._stop.requested  # read once: a request that comes later waits for its own checkpoint
         if score is not None or stopping or self._time_is_up():
-            save_atomically(trainer, self._run_dir.last)
+            save_atomically(trainer, self._run_dir.last, also=self._run_dir.best if better else None)
             self._saved_at = self._clock()
-        if better:
-            copy_atomically(self._run_dir.last, self._run_dir.best)
         if not is_last_epoch(trainer):
             self._lose_patience(trainer)
         if stopping and not is_last_epoch(trainer):
@@ -312,8 +310,8 @@ def since_best(checkpoint: dict[str, Any]) -> int:
 
 
 def _is_better(score: float, best: float | None) -> bool:
-    """Whether a score is the best so far; one that is not a number (nothing to score) yields to any other."""
-    return best is None or math.isnan(best) or score > best
+    """Whether a score is the best so far; one that is not a number (nothing to score) yields to any number."""
+    return best is None or score > best or (math.isnan(best) and not math.isnan(score))
 
 
 class ClockAfterEpoch(L.Callback):

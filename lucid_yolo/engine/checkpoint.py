@@ -9,6 +9,8 @@ from __future__ import annotations
 import io
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,8 @@ from lucid_yolo.tasks import get_task
 from lucid_yolo.tasks.base import Task
 
 BLOCK = "lucid_yolo"
-FORMAT = 1
+FORMAT = 2
+"""Of the network's layout as well: format 1 had stems of other widths."""
 AVERAGED = "ema.module."
 
 
@@ -164,7 +167,10 @@ def read_checkpoint(path: Path, *, key: str = "checkpoint") -> dict[str, Any]:
         raise RunError(f"{key}={path} was not written by lucid_yolo: it has no block '{BLOCK}'.")
     found = content[BLOCK].get("format")
     if found != FORMAT:
-        raise RunError(f"{key}={path} has format {found!r}; this version reads format {FORMAT}.")
+        raise RunError(
+            f"{key}={path} has format {found!r}, and this version reads format {FORMAT}: the networks of the two have "
+            "other shapes. Use it with the version that wrote it, or train anew."
+        )
     return content
 
 
@@ -206,27 +212,47 @@ class CheckpointFiles(TorchCheckpointIO):
         """
         buffer = io.BytesIO()
         torch.save(checkpoint, buffer)
-        with Path(path).open("wb") as file:
-            file.write(buffer.getbuffer())
+        try:
+            with Path(path).open("wb") as file:
+                file.write(buffer.getbuffer())
+        except OSError as error:
+            error.filename = str(path)  # a full disk does not say whose
+            raise
 
 
-def save_atomically(trainer: L.Trainer, path: Path) -> None:
-    """Write a checkpoint beside its place and rename it there, so that a crash never leaves half a file."""
+def save_atomically(trainer: L.Trainer, path: Path, *, also: Path | None = None) -> None:
+    """Write a checkpoint beside its place and rename it there, so that a crash never leaves half a file.
+
+    Args:
+        trainer: of the run.
+        path: of the checkpoint.
+        also: a second name of it, given first: where a run dies between the two, resuming from ``path`` repeats it.
+    """
     partial = path.with_suffix(".partial")
-    try:
+    with _removed_on_failure(partial):
         trainer.save_checkpoint(partial, weights_only=False)
+        if also is not None:
+            _copy_atomically(partial, also)
         os.replace(partial, path)
-    except OSError:
-        partial.unlink(missing_ok=True)  # on a full disk that is room for the reason
-        raise
 
 
-def copy_atomically(source: Path, target: Path) -> None:
+def _copy_atomically(source: Path, target: Path) -> None:
     """Give a finished checkpoint a second name, by link where the file system can."""
     partial = target.with_suffix(".partial")
     partial.unlink(missing_ok=True)
+    with _removed_on_failure(partial):
+        try:
+            os.link(source, partial)
+        except OSError:
+            partial.write_bytes(source.read_bytes())
+        os.replace(partial, target)
+
+
+@contextmanager
+def _removed_on_failure(partial: Path) -> Iterator[None]:
+    """Leave no half file behind: on a full disk that is room for the reason."""
     try:
-        os.link(source, partial)
-    except OSError:
-        partial.write_bytes(source.read_bytes())
-    os.replace(partial, target)
+        yield
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise

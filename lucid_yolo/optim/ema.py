@@ -129,20 +129,25 @@ def _form(averages: list[Tensor]) -> list[object]:
 
 
 def _lay_out(averages: list[Tensor], indices: list[int]) -> _Part:
-    """Move averages into one buffer, each in its own memory order and aligned as if it lay alone."""
+    """Move averages into one buffer, each aligned as if it lay alone, in its own memory order if that has no gaps."""
     starts, stop = [], 0
     for average in averages:
         starts.append(stop)
         stop += -(-average.numel() // ALIGNMENT) * ALIGNMENT
     flat, difference = (averages[0].new_zeros(stop) for _ in range(2))
     places, views = (
-        [buffer.as_strided(a.shape, a.stride(), start) for a, start in zip(averages, starts, strict=True)]
+        [buffer.as_strided(a.shape, _stride(a), start) for a, start in zip(averages, starts, strict=True)]
         for buffer in (flat, difference)
     )
     torch._foreach_copy_(places, averages)
     for average, place in zip(averages, places, strict=True):
         average.data = place
     return _Part(indices, flat, difference, views)
+
+
+def _stride(tensor: Tensor) -> tuple[int, ...]:
+    """Strides of a tensor, or those of a dense one where its memory has gaps or overlaps."""
+    return torch.empty_like(tensor, device="meta").stride()
 
 
 def _slots(model: nn.Module) -> Iterator[Slot]:

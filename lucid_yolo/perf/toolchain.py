@@ -104,8 +104,7 @@ def needs_of_own_kernels(
             stage=Stage.CONFIG,
             kind=Kind.REFUSE,
             applies=lambda facts: asked(facts) and facts.config.compile.selected is CompileName.STEP,
-            sentence=f"{option} and compile={{config.compile.selected}} exclude each other, torch.compile {compiler}; "
-            f"set {settings}",
+            sentence=f"{option} and compile=step exclude each other, torch.compile {compiler}; set {settings}",
         ),
         needs_cuda(
             f"{prefix}.needs-cuda",

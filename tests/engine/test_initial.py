@@ -194,6 +194,9 @@ def test_what_cannot_be_used_is_refused_before_a_directory_is_claimed(
     torch.save(content, tmp_path / "n.ckpt")
     with pytest.raises(RunError, match=scales):
         ly.train(tiny(f"model.init_from='{tmp_path / 'n.ckpt'}'", "model.variant=s", "model.width=0.5"))
+    torch.save(content | {"lucid_yolo": content["lucid_yolo"] | {"format": 1}}, tmp_path / "old.ckpt")
+    with pytest.raises(RunError, match=r"old\.ckpt has format 1, and this version reads format 2: .* train anew"):
+        ly.train(tiny(f"model.init_from='{tmp_path / 'old.ckpt'}'"))
     content["lucid_yolo"] |= {"variant": "tiny", "width": 0.0625, "task": "segment"}
     torch.save(content, tmp_path / "other.ckpt")
     with pytest.raises(RunError, match="trained for task=segment, this run is for task=detect"):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import csv
+import errno
+import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +17,7 @@ import torch
 from omegaconf import DictConfig
 
 import lucid_yolo as ly
-from lucid_yolo.config.errors import ConfigError
+from lucid_yolo.config.errors import ConfigError, RunError
 from lucid_yolo.engine.callbacks import Saver
 from lucid_yolo.engine.interrupt import FitStopped, StopSignal
 from lucid_yolo.engine.run_dir import claim
@@ -91,6 +94,52 @@ def test_a_request_to_stop_is_saved(tmp_path: Path) -> None:
     assert fit.run_dir.last.read_text() == "3"
 
 
+def test_whoever_dies_between_the_two_names_has_the_better_one_and_repeats_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fit = Fit(tmp_path / "run", save_seconds=10.0)
+    fit.end_epoch(seconds=1.0, score=0.1)
+    rename = os.replace
+
+    def die(source: Path, target: Path) -> None:
+        if Path(target) == fit.run_dir.last:
+            raise SystemExit
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", die)
+    with pytest.raises(SystemExit):
+        fit.end_epoch(seconds=1.0, score=0.5)
+    # Resumed from epoch 1, whose best score is 0.1, epoch 2 comes again and is the best again.
+    assert (fit.run_dir.last.read_text(), fit.run_dir.best.read_text()) == ("1", "2")
+    assert not list(fit.run_dir.last.parent.glob("*.partial"))
+
+
+def test_a_disk_without_room_for_the_second_name_leaves_both_as_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fit = Fit(tmp_path / "run", save_seconds=10.0)
+    fit.end_epoch(seconds=1.0, score=0.1)
+
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(Path, "write_bytes", refuse)
+    with pytest.raises(OSError, match="No space left"):
+        fit.end_epoch(seconds=1.0, score=0.5)
+    assert (fit.run_dir.last.read_text(), fit.run_dir.best.read_text()) == ("1", "1")
+    assert not list(fit.run_dir.last.parent.glob("*.partial"))
+
+
+def test_scores_that_are_not_numbers_are_no_better_than_each_other(tmp_path: Path) -> None:
+    fit = Fit(tmp_path / "run", save_seconds=10.0)
+    best = []
+    for score in (math.nan, math.nan, 0.0, math.nan, 0.2):
+        fit.end_epoch(seconds=1.0, score=score)
+        best.append((fit.run_dir.best.read_text(), fit.saver.since_best))
+    assert best == [("1", 0), ("1", 1), ("3", 0), ("3", 1), ("5", 0)]
+
+
 class NoteSaves(L.Callback):
     """Notes the epoch, from 1, of each checkpoint."""
 
@@ -154,3 +203,14 @@ def test_ctrl_c_saves_before_time_is_up(tiny: Compose) -> None:
 def test_seconds_are_not_negative() -> None:
     with pytest.raises(ConfigError, match=r"trainer\.save_seconds.*at least 0"):
         ly.compose(["trainer.save_seconds=-1"])
+
+
+def test_a_run_of_an_older_format_is_refused_and_left_as_it_is(tiny: Compose) -> None:
+    run_dir = ly.train(tiny("trainer.max_epochs=1")).run_dir
+    content = state(run_dir)
+    content["lucid_yolo"]["format"] = 1
+    torch.save(content, run_dir / "checkpoints" / "last.ckpt")
+    before = {path: path.read_bytes() for path in run_dir.rglob("*") if path.is_file()}
+    with pytest.raises(RunError, match=r"last\.ckpt has format 1, and this version reads format 2"):
+        ly.train(ly.compose([f"resume='{run_dir}'", "trainer.max_epochs=2"]))
+    assert {path: path.read_bytes() for path in run_dir.rglob("*") if path.is_file()} == before

@@ -145,6 +145,17 @@ def test_moved_and_copied_averages_go_on() -> None:
         torch.testing.assert_close(a, b)
 
 
+def test_tensors_whose_memory_has_gaps_or_overlaps_are_averaged() -> None:
+    network = nn.Linear(2, 2)
+    network.register_buffer("gaps", torch.randn(4, 4)[:, ::2])
+    network.register_buffer("overlap", torch.ones(1).expand(3))
+    ema = Ema(network, decay=0.0, ramp=2.0)  # follows at once
+    network.gaps, network.overlap = network.gaps + 1.0, torch.tensor([1.0, 2.0, 3.0])
+    ema.update(network)
+    for name, value in network.state_dict().items():
+        torch.testing.assert_close(ema.module.state_dict()[name], value)
+
+
 def test_shared_parameters_are_averaged_once() -> None:
     layer = nn.Linear(2, 2)
     network = nn.Sequential(layer, nn.Sequential(layer))

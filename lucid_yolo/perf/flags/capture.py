@@ -7,7 +7,7 @@ There is no rule about bf16 on old releases of torch: ``precision`` itself falls
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Collection
 
 from lucid_yolo.config.regions import REGIONS
 from lucid_yolo.config.schema import CompileName, MuSGDConfig, RegionConfig
@@ -89,14 +89,15 @@ def _needs_cuda(region: str) -> Rule:
     )
 
 
-def _not_compiled(region: str, *, by: Container[CompileName]) -> Rule:
+def _not_compiled(region: str, *, by: Collection[CompileName]) -> Rule:
+    compiled = "{config.compile.selected}" if len(by) > 1 else str(*by)
     return _rule(
         region,
         "or-compile",
         stage=Stage.CONFIG,
         kind=Kind.REFUSE,
         applies=lambda facts: facts.config.compile.selected in by,
-        sentence=f"capture={region} and compile={{config.compile.selected}} exclude each other, both take over the "
+        sentence=f"capture={region} and compile={compiled} exclude each other, both take over the "
         f"same part of the step; set compile=none, or leave {region} out of capture",
     )
 
