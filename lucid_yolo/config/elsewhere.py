@@ -20,6 +20,20 @@ FLAGS: dict[str, str] = {
 }
 """Flags, whatever key they stand below, and what to write instead."""
 
+SETTINGS: dict[str, str] = {
+    "amp": "precision",
+    "batch": "data.batch_size",
+    "device": "trainer.accelerator, and CUDA_VISIBLE_DEVICES chooses among several GPUs",
+    "epochs": "trainer.max_epochs",
+    "half": "precision",
+    "imgsz": "data.image_size",
+    "lr0": "optimizer.lr",
+    "pretrained": "model.init_from, with a checkpoint of this project; there are no others yet",
+    "weights": "model.init_from, with a checkpoint of this project; there are no others yet",
+    "workers": "data.num_workers",
+}
+"""Settings that other projects have at the top, and where they are here."""
+
 OPTIONS: dict[tuple[str, str], str] = {
     (GROUP, "all"): JOIN.join(OF_EVERY_TASK),
     ("task", "pose"): "keypoints",
@@ -38,10 +52,10 @@ OPTIONS: dict[tuple[str, str], str] = {
 
 
 def flag_here(key: str) -> str:
-    """Say how a flag of another project is written here; empty for any other key.
+    """Say how a flag or a setting of another project is written here; empty for any other key.
 
     Args:
         key: dotted key, such as ``data.cache_train_images``.
     """
-    written = FLAGS.get(key.rpartition(".")[2])
+    written = FLAGS.get(key.rpartition(".")[2], SETTINGS.get(key))
     return "" if written is None else f" Here that is {written}."

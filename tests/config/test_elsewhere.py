@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lucid_yolo.config.compose import compose, to_root
-from lucid_yolo.config.elsewhere import FLAGS, OPTIONS
+from lucid_yolo.config.elsewhere import FLAGS, OPTIONS, SETTINGS
 from lucid_yolo.config.errors import ConfigError
 from lucid_yolo.config.schema import RootConfig
 
@@ -34,11 +36,30 @@ def refusal(line: str) -> str:
         ("data.cache_train_images=true", "cache=decoded"),
         ("cache_prepared_train_images=false", "cache=prepared"),
         ("model.capture_loss=true", "capture=loss"),
+        ("epochs=5", "trainer.max_epochs"),
+        ("amp=true", "precision"),
+        ("device=0", "trainer.accelerator, and CUDA_VISIBLE_DEVICES chooses among several GPUs"),
+        ("weights=yolo.pt", "model.init_from, with a checkpoint of this project; there are no others yet"),
     ],
 )
 def test_a_flag_is_answered_with_the_option(line: str, here: str) -> None:
     key = line.partition("=")[0].lstrip("+")
     assert refusal(line) == f"{line!r}: there is no key {key!r}. Here that is {here}."
+
+
+def test_settings_that_are_named_exist() -> None:
+    known = set(fields_of(settings()))
+    assert {place.partition(",")[0] for place in SETTINGS.values()} - {"precision"} <= known
+    assert not any(name in known for name in SETTINGS)
+
+
+def fields_of(value: Any, above: str = "") -> Iterator[str]:
+    """Dotted names of all settings."""
+    for field in fields(value):
+        inner = getattr(value, field.name)
+        yield f"{above}{field.name}"
+        if is_dataclass(inner):
+            yield from fields_of(inner, f"{above}{field.name}.")
 
 
 def test_a_file_is_answered_too(tmp_path: Path) -> None:

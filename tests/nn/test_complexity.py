@@ -13,6 +13,7 @@ from lucid_yolo.nn.complexity import Complexity, count
 from lucid_yolo.nn.heads import detect, segment
 from lucid_yolo.nn.heads.keypoints import point_widths
 from lucid_yolo.nn.model import KeypointDetector, Network
+from tests.checkout import ROOT
 from tests.nn.networks import make_network
 from tests.nn.scales import SCALES
 
@@ -87,6 +88,18 @@ def test_the_documented_sizes_of_the_point_stems_are_the_counted_ones() -> None:
         paper = [cells[i] for cells in PAPER["keypoints"].values()]
         deviations = [round(100 * (found / given - 1), 1) for found, given in zip(row, paper, strict=True)]
         assert table[3 * i : 3 * i + 3] == [[round(found, 2) for found in row], paper, deviations]
+
+
+def test_the_sizes_of_the_readme_are_the_counted_ones() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("| `model=` |"))
+    names, _, parameters, gflops = (
+        [cell.strip() for cell in line.split("|")[2:-1]] for line in lines[start : start + 4]
+    )
+    sizes = [size_of("detect", variant) for variant in SCALES]
+    assert names == list(SCALES)
+    assert parameters == [f"{size.parameters / 1e6:.2f}" for size in sizes]
+    assert gflops == [f"{size.flops / 1e9:.1f}" for size in sizes]
 
 
 @pytest.mark.parametrize(
