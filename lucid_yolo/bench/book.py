@@ -13,24 +13,25 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from lucid_yolo.bench.arms import ArmRun
 from lucid_yolo.bench.comparison import ArmReport, Comparison
-from lucid_yolo.bench.ledger import VERSION, Entry, Parity, Share, booked, read_ledger, write_ledger
+from lucid_yolo.bench.ledger import VERSION, Entry, Parity, booked, read_ledger, write_ledger
 from lucid_yolo.bench.paired import PairedRatio
+from lucid_yolo.bench.profiled import Profiled, read_profiled
 from lucid_yolo.bench.step_profile import StepProfile
 from lucid_yolo.config.errors import LucidError, RunError
 from lucid_yolo.config.workloads import ParityState, Workload, read_workload, workload_names
 
 
-def entries_of(report: Comparison, *, parity: Parity, shares: Mapping[str, Share] | None = None) -> list[Entry]:
+def entries_of(report: Comparison, *, parity: Parity) -> list[Entry]:
     """Entries of every arm that has a pair.
 
     Args:
         report: of one comparison.
         parity: of its arms.
-        shares: by arm, where it records a part that eager has made small.
 
     Raises:
         RunError: the report forbids a comparison, or has no pair at all.
@@ -39,7 +40,7 @@ def entries_of(report: Comparison, *, parity: Parity, shares: Mapping[str, Share
         raise RunError(f"{report.workload.name} cannot be booked: {' '.join(report.problems)}")
     base, *arms = report.arms
     found = [
-        _entry(report, base, arm, arm.ratios[report.workload.compares], parity, (shares or {}).get(arm.name))
+        _timed(report, base, arm, arm.ratios[report.workload.compares], parity)
         for arm in arms
         if report.workload.compares in arm.ratios
     ]
@@ -48,38 +49,60 @@ def entries_of(report: Comparison, *, parity: Parity, shares: Mapping[str, Share
     return found
 
 
-def _entry(
-    report: Comparison, base: ArmReport, arm: ArmReport, ratio: PairedRatio, parity: Parity, share: Share | None
-) -> Entry:
-    place = report.environment
-    data = next(run.data for run in report.runs if run.arm == arm.name and run.error is None)
-    version = place["versions"].get(VERSION)
-    if parity.state is ParityState.RED and parity.red_since is None:
-        parity = replace(parity, red_since=version)
-    return Entry(
-        workload=report.workload.name,
-        arm=arm.name,
-        option=" ".join(arm.overrides),
-        mark=report.workload.mark,
-        compares=str(report.workload.compares),
+def _timed(report: Comparison, base: ArmReport, arm: ArmReport, ratio: PairedRatio, parity: Parity) -> Entry:
+    """Entry of an arm with its pairs."""
+    return replace(
+        _untimed(report.workload, arm.name, _first(report, arm.name), date=report.date, parity=parity),
         pairs=ratio.ratios,
         also={str(key): list(one.ratios) for key, one in arm.ratios.items() if key != report.workload.compares},
         setup_seconds=arm.medians["setup"],
         break_even="never" if arm.break_even == math.inf else arm.break_even,
         baseline=base.medians,
         medians=arm.medians,
-        batch=data.get("batch_size"),
-        size=data.get("image_size"),
-        precision=str(arm.flags.get("precision")),
-        deterministic=str(arm.flags.get("deterministic")),
+    )
+
+
+def _first(report: Comparison, arm: str) -> ArmRun:
+    """The first run of an arm that counts."""
+    return next(run for run in report.runs if run.arm == arm and run.error is None)
+
+
+def _untimed(workload: Workload, arm: str, of: ArmRun | StepProfile, *, date: str, parity: Parity) -> Entry:
+    """Entry of an arm without its pairs.
+
+    Args:
+        workload: that has the arm.
+        arm: its name.
+        of: a run or a profile of it, which says what was measured and where.
+        date: of the report.
+        parity: of the arm.
+    """
+    place, version = of.environment, of.environment["versions"].get(VERSION)
+    if parity.state is ParityState.RED and parity.red_since is None:
+        parity = replace(parity, red_since=version)
+    return Entry(
+        workload=workload.name,
+        arm=arm,
+        option=" ".join(workload.arms[arm]),
+        mark=workload.mark,
+        compares=str(workload.compares),
+        pairs=(),
+        also={},
+        setup_seconds=None,
+        break_even=None,
+        baseline={},
+        medians={},
+        batch=of.data.get("batch_size"),
+        size=of.data.get("image_size"),
+        precision=str(of.flags.get("precision")),
+        deterministic=str(of.flags.get("deterministic")),
         device=place["device"],
         driver=place["driver"],
         versions=place["versions"],
         commit=place["commit"],
         cores=place["cores"],
-        date=report.date,
+        date=date,
         parity=parity,
-        share=share,
     )
 
 
@@ -134,19 +157,6 @@ def retold(report: Comparison, workload: Workload) -> Comparison:
     return Comparison(replace(workload, blocks=report.workload.blocks), runs, report.date)
 
 
-@dataclass(frozen=True, slots=True)
-class Profiled:
-    """What two profiles say about an arm.
-
-    Attributes:
-        share: of the part that it records.
-        profile: with the arm's flags.
-    """
-
-    share: Share
-    profile: StepProfile
-
-
 def book_reports(
     ledger: Path, reports: Sequence[Comparison], *, parity: Parity, profiled: Mapping[str, Profiled] | None = None
 ) -> list[Entry]:
@@ -163,56 +173,57 @@ def book_reports(
         what was booked.
 
     Raises:
-        RunError: a report cannot be booked; then nothing is.
+        RunError: a report or a profile cannot be booked; then nothing is.
     """
-    found, profiled = pooled(reports), profiled or {}
-    if profiled and len(found) > 1:
-        raise RunError("A share belongs to one workload: book the reports of others by themselves.")
-    shares = {arm: one.share for arm, one in profiled.items()}
-    entries = [one for report in found for one in entries_of(report, parity=parity, shares=shares)]
-    if untimed := sorted(set(profiled) - {entry.arm for entry in entries}):
-        workload = _documented(found[0].workload.name)
-        if workload is None or (idle := [arm for arm in untimed if arm not in workload.arms]):
-            names = ", ".join(untimed if workload is None else idle)
-            raise RunError(f"No arm {names} is booked that its share could belong to.")
-        entries += [_untimed(workload, arm, profiled[arm], parity, found[0].date) for arm in untimed]
+    found = pooled(reports)
+    entries = [one for report in found for one in entries_of(report, parity=parity)]
+    if profiled:
+        if len(found) > 1:
+            raise RunError("A share belongs to one workload: book the reports of others by themselves.")
+        entries = _with_shares(found[0], entries, profiled, parity)
     write_ledger(ledger, booked(read_ledger(ledger), entries))
     return entries
+
+
+def _with_shares(
+    report: Comparison, timed: Sequence[Entry], profiled: Mapping[str, Profiled], parity: Parity
+) -> list[Entry]:
+    """The entries of a report with shares, and further ones of arms that were profiled and not timed."""
+    entries = {entry.arm: entry for entry in timed}
+    for arm, one in profiled.items():
+        workload = report.workload if arm in entries else _with_arm(report.workload, arm)
+        one.check(workload, arm)
+        found = _untimed(workload, arm, one.flagged, date=report.date, parity=parity)
+        if arm in entries:
+            against, wanted = found, entries[arm]
+        else:  # its row names a commit of its own, all else is as in the report
+            against = _untimed(workload, workload.baseline, one.eager, date=report.date, parity=parity)
+            base = _first(report, report.workload.baseline)
+            wanted = _untimed(report.workload, report.workload.baseline, base, date=report.date, parity=parity)
+            wanted = replace(wanted, commit=found.commit)
+        if deviations := wanted.deviations(against):
+            raise RunError(
+                f"{one.eager_file} and {one.flagged_file} have {deviations}, which the report of {workload.name} has. "
+                f"Profile arm {arm} with what the report was measured with, in the same place."
+            )
+        entries[arm] = replace(entries.get(arm, found), share=one.share)
+    return list(entries.values())
+
+
+def _with_arm(workload: Workload, arm: str) -> Workload:
+    """The documented workload that has an arm which no report has; a report's own where the arm is its baseline."""
+    if arm == workload.baseline:
+        return workload
+    documented = _documented(workload.name)
+    if documented is None or arm not in documented.arms:
+        arms = ", ".join(list((documented or workload).arms)[1:])
+        raise RunError(f"No arm {arm} is booked that its share could belong to; {workload.name} has {arms}.")
+    return documented
 
 
 def _documented(name: str) -> Workload | None:
     """A workload that comes with the package."""
     return read_workload(name) if name in workload_names() else None
-
-
-def _untimed(workload: Workload, arm: str, profiled: Profiled, parity: Parity, date: str) -> Entry:
-    """Entry of an arm that no fit was timed with."""
-    profile, place = profiled.profile, profiled.profile.environment
-    return Entry(
-        workload=workload.name,
-        arm=arm,
-        option=" ".join(workload.arms[arm]),
-        mark=workload.mark,
-        compares=str(workload.compares),
-        pairs=(),
-        also={},
-        setup_seconds=None,
-        break_even=None,
-        baseline={},
-        medians={},
-        batch=profile.data.get("batch_size"),
-        size=profile.data.get("image_size"),
-        precision=str(profile.flags.get("precision")),
-        deterministic=str(profile.flags.get("deterministic")),
-        device=place["device"],
-        driver=place["driver"],
-        versions=place["versions"],
-        commit=place["commit"],
-        cores=place["cores"],
-        date=date,
-        parity=parity,
-        share=profiled.share,
-    )
 
 
 def check_ledger(ledger: Path) -> None:
@@ -242,18 +253,6 @@ def read_report(path: Path) -> Comparison:
         raise RunError(f"{file} is no report of a comparison: {type(error).__name__}: {error}") from None
 
 
-def read_profile(path: str | Path) -> StepProfile:
-    """Read what the verb ``profile`` wrote.
-
-    Raises:
-        RunError: there is none, or it is damaged.
-    """
-    try:
-        return StepProfile.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise RunError(f"{path} is no profile of a step: {type(error).__name__}: {error}") from None
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Book the reports that the arguments name.
 
@@ -281,10 +280,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         reports = [read_report(path) for path in options.reports]
         if options.workload is not None:
             reports = [retold(report, read_workload(options.workload)) for report in pooled(reports)]
-        profiled = {
-            arm: Profiled(Share.of(part, read_profile(eager), read_profile(flagged)), read_profile(flagged))
-            for arm, part, eager, flagged in options.share
-        }
+        profiled = read_profiled(options.share)
         entries = book_reports(options.ledger, reports, parity=parity, profiled=profiled)
     except LucidError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -70,7 +70,17 @@ class Share:
                 "flag that the first has not."
             )
         parts = part.split("+")
+        counted = [name for one in parts for name in (one, *eager.host_parts(one))]
+        if twice := sorted({name for name in parts if counted.count(name) > 1}):
+            raise RunError(
+                f"{part} counts {', '.join(twice)} twice: name each part once, and none beside the one that it lies in."
+            )
         before, after = (sum(profile.host_time(name) for name in parts) for profile in (eager, flagged))
+        if not before or not after:
+            raise RunError(
+                f"{part} was timed as nothing {'with' if before else 'without'} the flag, so no share of it is known. "
+                "A step that is recorded as a whole has no time of its parts."
+            )
         share = sum(eager.host_share(name) for name in parts)
         return cls(part, 100.0 * share, 100.0 * (1.0 - after / before))
 
@@ -133,6 +143,21 @@ class Entry:
     def key(self) -> tuple[str, str, str, str]:
         """What one standing entry there is of."""
         return self.workload, self.arm, self.device, self.versions["torch"]
+
+    @property
+    def measured_with(self) -> Mapping[str, Any]:
+        """What was measured, and where: a share belongs to a ratio where all of it is the same."""
+        names = ("option", "batch", "size", "precision", "deterministic", "device", "driver", "commit", "cores")
+        return {**{name: getattr(self, name) for name in names}, **self.versions}
+
+    def deviations(self, other: Entry) -> str:
+        """In words what another one was measured with instead; empty where it is all the same."""
+        mine, theirs = self.measured_with, other.measured_with
+        return ", ".join(
+            f"{name} {theirs.get(name)} instead of {mine.get(name)}"
+            for name in {**mine, **theirs}
+            if mine.get(name) != theirs.get(name)
+        )
 
     @property
     def ratio(self) -> PairedRatio:
@@ -249,7 +274,10 @@ def booked(rows: Sequence[Row], entries: Iterable[Entry]) -> tuple[Row, ...]:
 
     What was booked already is not booked again, and an entry that is older than the standing one goes behind it. Parity
     that is not said is taken over, a share that is not said only from the same commit; red keeps the version of its
-    first time.
+    first time. What was profiled alone takes no timed entry's place: it adds its share to it.
+
+    Raises:
+        RunError: it was profiled at another commit, or with something else, than it was timed.
     """
     found = {row.entry.key: row for row in rows}
     for entry in entries:
@@ -262,9 +290,22 @@ def booked(rows: Sequence[Row], entries: Iterable[Entry]) -> tuple[Row, ...]:
             parity = old.entry.parity
         elif parity.state is ParityState.RED and old.entry.parity.state is ParityState.RED:
             parity = replace(parity, red_since=old.entry.parity.red_since)
+        if old.entry.pairs and not entry.pairs:
+            found[entry.key] = replace(old, entry=_with_share(old.entry, replace(entry, parity=parity)))
+            continue
         share = old.entry.share if entry.share is None and entry.commit == old.entry.commit else entry.share
         found[entry.key] = _joined(old, replace(entry, parity=parity, share=share))
     return tuple(found.values())
+
+
+def _with_share(timed: Entry, profiled: Entry) -> Entry:
+    """A timed entry with share and parity of one that was profiled alone."""
+    if deviations := timed.deviations(profiled):
+        raise RunError(
+            f"{timed.workload} {timed.arm} was timed on {timed.device} already, and its profiles have {deviations}. "
+            "Profile what was timed, or time the arm again. Nothing was booked."
+        )
+    return replace(timed, parity=profiled.parity, share=profiled.share)
 
 
 def _joined(row: Row, entry: Entry) -> Row:

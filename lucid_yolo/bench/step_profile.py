@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lucid_yolo.bench.notebook import as_html, as_text
+from lucid_yolo.bench.profile_checks import profile_problems
 from lucid_yolo.config.errors import RunError
 
 FORWARD, CLIP, OPTIMIZER = "forward", "clip", "optimizer"
@@ -82,6 +83,11 @@ class StepProfile:
             )
         return times[part]
 
+    def host_parts(self, part: str) -> Mapping[str, float]:
+        """Host time of what lies inside a part of the step, by name, ms; empty where nothing was timed there."""
+        inside = {FORWARD: self.forward_host_ms, CLIP: self.clip_host_ms, OPTIMIZER: self.optimizer_host_ms}
+        return inside.get(part, {})
+
     def host_share(self, part: str) -> float:
         """Share of a part in the host time of the step."""
         return self.host_time(part) / sum(self.host_ms.values())
@@ -99,8 +105,17 @@ class StepProfile:
         return {**asdict(self), "shares": shares}
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Inverse of ``as_dict``; profiles from before optimizer and forward pass had parts are read too."""
+    def from_dict(cls, values: Any) -> Self:
+        """Inverse of ``as_dict``; profiles from before optimizer and forward pass had parts are read too.
+
+        Args:
+            values: whatever a file holds.
+
+        Raises:
+            RunError: everything that is wrong with it.
+        """
+        if problems := profile_problems(values):
+            raise RunError("; ".join(problems))
         return cls(**{key: value for key, value in values.items() if key != "shares"})
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

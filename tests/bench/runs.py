@@ -6,6 +6,7 @@ from typing import Any
 
 from lucid_yolo.bench.arms import ArmRun
 from lucid_yolo.bench.comparison import Comparison
+from lucid_yolo.bench.step_profile import StepProfile
 from lucid_yolo.config.workloads import Mark, MeasureName, Workload
 
 PLACE = {
@@ -61,3 +62,20 @@ def make_report(
         for pair, value in enumerate(values, start=1)
     ]
     return Comparison(make_workload(*seconds, mark=mark, name=name), tuple(runs), "2026-01-02")
+
+
+def make_profile(loss: float, **flags: Any) -> StepProfile:
+    """A profile in the place of the runs: the loss takes so many of 100 ms of the host."""
+    return StepProfile(
+        steps=1,
+        step_ms=100.0,
+        wait_ms=0.0,
+        host_ms={"forward": 100.0 - loss, "loss": loss},
+        synchronised_ms={},
+        device_busy_ms=None,
+        launches=1.0,
+        synchronisations=None,
+        flags={"precision": "bf16-mixed", "deterministic": "strict", **flags},
+        data={"train_images": 100, "batch_size": 4, "image_size": 640},
+        environment=PLACE,
+    )

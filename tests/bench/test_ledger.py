@@ -23,10 +23,9 @@ from lucid_yolo.bench.ledger import (
     ledger_rows,
     read_ledger,
 )
-from lucid_yolo.bench.step_profile import StepProfile
 from lucid_yolo.config.errors import RunError
-from lucid_yolo.config.workloads import Mark, ParityState, read_workload
-from tests.bench.runs import PLACE, make_report, make_workload
+from lucid_yolo.config.workloads import Mark, ParityState
+from tests.bench.runs import PLACE, make_profile, make_report, make_workload
 
 GREEN = Parity(ParityState.GREEN, "test_parity at abc")
 
@@ -162,40 +161,12 @@ def test_a_flag_is_judged_by_each_task_alone() -> None:
     ]
 
 
-def make_profile(loss: float, *, flagged: bool = False) -> StepProfile:
-    return StepProfile(
-        steps=1, step_ms=100.0, wait_ms=0.0, host_ms={"forward": 100.0 - loss, "loss": loss}, synchronised_ms={},
-        device_busy_ms=None, launches=1.0, synchronisations=None, flags={"magic": flagged}, data={}, environment={},
-    )  # fmt: skip
-
-
-def test_a_share_by_hand() -> None:
-    # 10 of 100 ms, of which 1 is left
-    eager, flagged = make_profile(10.0), make_profile(1.0, flagged=True)
-    assert Share.of("loss", eager, flagged) == Share("loss", 10.0, 90.0)
-    assert Share.of("forward+loss", eager, flagged).percent == 100.0
-    for other in (make_profile(1.0), replace(flagged, environment={"commit": "def"}), replace(flagged, data={"b": 1})):
-        with pytest.raises(RunError, match="the second with a flag that the first has not"):
-            Share.of("loss", eager, other)
-
-
-def test_a_share_of_a_part_of_the_optimizer_by_hand() -> None:
-    eager, flagged = (
-        replace(make_profile(0.0, flagged=on), optimizer_host_ms={"updates": updates, "orthogonalization": 4.0})
-        for updates, on in ((8.0, False), (2.0, True))
-    )
-    assert Share.of("updates", eager, flagged) == Share("updates", 8.0, 75.0)
-    assert Share.of("orthogonalization+updates", eager, flagged) == Share("orthogonalization+updates", 12.0, 50.0)
-    with pytest.raises(RunError, match="no part updates"):
-        Share.of("updates", make_profile(0.0), flagged)
-
-
 def test_the_command_books_reports_and_shares(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, ledger = tmp_path / "ab", tmp_path / "ledger.json"
     folder.mkdir()
     (folder / "report.json").write_text(json.dumps(make_report({"eager": [10.0], "magic": [9.0]}).as_dict()))
     for name, loss in (("eager", 10.0), ("flagged", 1.0)):
-        profile = make_profile(loss, flagged=name == "flagged")
+        profile = make_profile(loss, magic="magic" if name == "flagged" else "none")
         (tmp_path / f"{name}.json").write_text(json.dumps(profile.as_dict()))
     share = ["--share", "magic", "loss", str(tmp_path / "eager.json"), str(tmp_path / "flagged.json")]
     assert book.main([str(ledger), str(folder), "--parity", "green", "--parity-test", "by hand", *share]) == 0
@@ -209,32 +180,6 @@ def test_the_command_books_reports_and_shares(tmp_path: Path, capsys: pytest.Cap
     assert "A share belongs to one workload" in capsys.readouterr().err
     assert book.main([str(ledger), str(tmp_path / "gone.json")]) == 1
     assert "gone.json is no report of a comparison" in capsys.readouterr().err
-
-
-def test_an_arm_that_was_profiled_and_not_timed_has_a_row_of_its_own(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    place = {"device": "card", "driver": "1", "versions": {"torch": "2.11"}, "commit": "def", "cores": 4}
-    for name, loss in (("eager", 10.0), ("flagged", 1.0), ("little", 5.0)):
-        profile = replace(make_profile(loss, flagged=name != "eager"), environment=place, data={"batch_size": 4})
-        (tmp_path / f"{name}.json").write_text(json.dumps(profile.as_dict()))
-    report, ledger = tmp_path / "report.json", tmp_path / "ledger.json"
-    report.write_text(json.dumps(make_report({"eager": [10.0], "network": [5.0]}, name="detect_b4").as_dict()))
-    for arm, flagged in (("loss", "flagged"), ("updates", "little")):
-        share = ["--share", arm, "loss", str(tmp_path / "eager.json"), str(tmp_path / f"{flagged}.json")]
-        assert book.main([str(ledger), str(report), *share]) == 0
-        assert f"detect_b4 {arm}: profiled" in capsys.readouterr().out
-    rows = {row.entry.arm: row.entry for row in read_ledger(ledger)}
-    assert (rows["loss"].pairs, rows["loss"].commit, rows["loss"].batch) == ((), "def", 4)
-    assert judge(rows["loss"], version="0.1.0") == Judgement(State.KEEP, "loss is lean in eager")
-    assert judge(rows["updates"], version="0.1.0") == Judgement(State.UNMEASURED, "profiled, not timed")
-    cells = {
-        row[1]: dict(zip(HEADER, row, strict=True))
-        for row in ledger_rows(read_ledger(ledger), [read_workload("detect_b4")], version="0.1.0")
-    }
-    assert cells["`capture=loss`"]["pairs"] == "profile only"
-    assert cells["`capture=loss`"]["saved"] == cells["`capture=loss`"]["reserved, MiB"] == ""
-    assert cells["`capture=loss`"]["eager share"] == "loss: 10.0 %, of it 90 % removed"
 
 
 def test_what_was_booked_is_not_booked_again() -> None:
