@@ -58,14 +58,14 @@ def train(
     timing = FitTiming(started=began.work)
     root = to_root(config)
     prepared = prepare(root)
-    run_dir = _open_run_dir(root, prepared.splits.train)
+    run_dir, place = _open_run_dir(root, prepared.splits.train)
     with hold(run_dir), explain_unwritable(run_dir), RunConsole(run_dir.log) as console:
         _record_start(run_dir, root)
         summary = _Summary(run_dir, prepared)
         summary.write(status="running")
         console.print(prepared.plan.render())
         prepared.plan.warn()
-        for sentence in filter(None, (prepared.workers.note, prepared.workers.warning)):
+        for sentence in filter(None, (place, prepared.workers.note, prepared.workers.warning)):
             console.print(sentence)
         pictures = PictureWriter()
         try:
@@ -103,15 +103,17 @@ def train(
     return result
 
 
-def _open_run_dir(root: RootConfig, train: SplitIndex) -> RunDir:
+def _open_run_dir(root: RootConfig, train: SplitIndex) -> tuple[RunDir, str]:
+    """The run's directory, and a sentence that says where a resumed run goes on."""
     if root.resume is None:
-        return claim(resolve_user_path(root.run_dir))
+        return claim(resolve_user_path(root.run_dir)), ""
     run_dir = reopen(resolve_user_path(root.resume))
     state = read_checkpoint(run_dir.last)
     _check_labels(run_dir, ModelInfo.from_plain(state[BLOCK]), train)
     epochs = state["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]
+    place = f"Goes on after {epochs} whole epochs and {state['global_step']} updates."
     if not _is_finished(run_dir):  # perhaps all but the last report is there
-        return run_dir
+        return run_dir, place
     if epochs >= root.trainer.max_epochs:
         raise RunError(
             f"resume={run_dir.root}: that run has trained its {epochs} epochs, nothing is left to do. "
@@ -127,7 +129,7 @@ def _open_run_dir(root: RootConfig, train: SplitIndex) -> RunDir:
             f"resume={run_dir.root}: the last {since_best(state)} validations of that run brought no better score, "
             f"with trainer.patience={root.trainer.patience} nothing is left to do. Raise it (or null) to go on."
         )
-    return run_dir
+    return run_dir, place
 
 
 def _check_labels(run_dir: RunDir, info: ModelInfo, train: SplitIndex) -> None:

@@ -205,6 +205,15 @@ def test_seconds_are_not_negative() -> None:
         ly.compose(["trainer.save_seconds=-1"])
 
 
+def test_a_resumed_run_says_where_it_goes_on(tiny: Compose) -> None:
+    run_dir = ly.train(tiny(), callbacks=[PressCtrlC(STEPS_AN_EPOCH + 2)]).run_dir
+    said = "Goes on after 1 whole epochs and 6 updates."
+    log = run_dir / "train.log"
+    assert said not in log.read_text()
+    ly.train(ly.compose([f"resume='{run_dir}'"]))
+    assert said in log.read_text()
+
+
 def test_a_run_of_an_older_format_is_refused_and_left_as_it_is(tiny: Compose) -> None:
     run_dir = ly.train(tiny("trainer.max_epochs=1")).run_dir
     content = state(run_dir)
