@@ -15,12 +15,10 @@ from torch.autograd.function import once_differentiable
 from torch.nn.modules import module as global_hooks
 
 from lucid_yolo.nn.depthwise import DepthwiseConv2d
+from lucid_yolo.ops.memory import aligned_starts
 
 LAYERS = (nn.Conv2d, nn.Linear, DepthwiseConv2d)
 """Classes, without their subclasses, that take weight and bias in the type of autocast as they are."""
-
-ALIGNMENT = 64
-"""Elements; kernels are chosen by the alignment of their operands, and the allocator aligns no less."""
 
 
 class CastOnce:
@@ -107,10 +105,7 @@ def _copy_as(dtype: torch.dtype, tensors: list[Tensor]) -> list[Tensor]:
     """Copy tensors of one device into one buffer of another type, each in its own memory order."""
     if not tensors:
         return []
-    starts, stop = [], 0
-    for tensor in tensors:
-        starts.append(stop)
-        stop += -(-tensor.numel() // ALIGNMENT) * ALIGNMENT
+    starts, stop = aligned_starts(tensors)
     flat = torch.empty(stop, dtype=dtype, device=tensors[0].device)
     copies = [
         flat.as_strided(t.shape, t.stride(), start) if _is_dense(t) else torch.empty_like(t, dtype=dtype)

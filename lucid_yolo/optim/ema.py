@@ -10,10 +10,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from lucid_yolo.ops.memory import aligned_starts
 from lucid_yolo.optim.flat import KEEP
-
-ALIGNMENT = 64
-"""Elements; the kernels of a network are chosen by the alignment of its weights."""
 
 Slot = tuple[dict[str, Any], str]
 """Where a module keeps a tensor: moving a module replaces its buffers, so every update looks them up."""
@@ -130,10 +128,7 @@ def _form(averages: list[Tensor]) -> list[object]:
 
 def _lay_out(averages: list[Tensor], indices: list[int]) -> _Part:
     """Move averages into one buffer, each aligned as if it lay alone, in its own memory order if that has no gaps."""
-    starts, stop = [], 0
-    for average in averages:
-        starts.append(stop)
-        stop += -(-average.numel() // ALIGNMENT) * ALIGNMENT
+    starts, stop = aligned_starts(averages)
     flat, difference = (averages[0].new_zeros(stop) for _ in range(2))
     places, views = (
         [buffer.as_strided(a.shape, _stride(a), start) for a, start in zip(averages, starts, strict=True)]

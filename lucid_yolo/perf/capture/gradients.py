@@ -9,10 +9,8 @@ from operator import is_
 import torch
 from torch import Tensor
 
+from lucid_yolo.ops.memory import aligned_starts
 from lucid_yolo.optim.flat import gradient_stride
-
-ALIGNMENT = 64
-"""Elements; the allocator aligns gradients no less, and reductions choose their order by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +46,7 @@ class GradientPlaces:
         self.parameters = list(parameters)
         self._known = {id(parameter) for parameter in self.parameters}
         like = self.parameters[0]
-        self._starts, stop = [], 0
-        for parameter in self.parameters:
-            self._starts.append(stop)
-            stop += -(-parameter.numel() // ALIGNMENT) * ALIGNMENT
+        self._starts, stop = aligned_starts(self.parameters)
         self.flat = torch.zeros(stop, dtype=like.dtype, device=like.device)
         self.places = [
             self.flat.as_strided(parameter.shape, parameter.stride(), start)
