@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from lucid_yolo.engine.part_timer import timed
 from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.nn.model import Network
 from lucid_yolo.nn.parts import Part, PartCaller, Span, directly
@@ -49,9 +49,4 @@ class NetworkTimer:
 
     def __call__(self, part: Part, *inputs: Any) -> Any:
         """Call one part."""
-        self._wait()
-        begun = time.perf_counter()
-        found = self._run(part, *inputs)
-        self._wait()
-        self._add(self._regions[part.name], time.perf_counter() - begun)
-        return found
+        return timed(partial(self._run, part, *inputs), self._regions[part.name], wait=self._wait, add=self._add)

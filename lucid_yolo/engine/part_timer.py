@@ -4,12 +4,38 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
 
 from torch import Tensor
 
 from lucid_yolo.engine.module import TrainingModule
 from lucid_yolo.optim.flat import FlatGroup, FlatOptimizer
 from lucid_yolo.perf.capture.recorder import GRADIENT_NORM, OPTIONS_OF_PARTS
+
+Found = TypeVar("Found")
+
+
+def timed(
+    call: Callable[[], Found], name: str, *, wait: Callable[[], None], add: Callable[[str, float], None]
+) -> Found:
+    """Call a part, and tell how long it took.
+
+    Args:
+        call: the part.
+        name: told with the seconds.
+        wait: called before and after, so that the device's work may be in its time.
+        add: told name and seconds.
+
+    Returns:
+        what the part returns.
+    """
+    wait()
+    begun = time.perf_counter()
+    found = call()
+    wait()
+    add(name, time.perf_counter() - begun)
+    return found
 
 
 class ClipTimer:
@@ -30,12 +56,7 @@ class ClipTimer:
 
     def __call__(self, parameters: Sequence[Tensor], max_norm: float | None) -> Tensor:
         """Clip; see `lucid_yolo.optim.clip.clip_gradients`."""
-        self._wait()
-        begun = time.perf_counter()
-        norm = self._clip(parameters, max_norm)
-        self._wait()
-        self._add(GRADIENT_NORM, time.perf_counter() - begun)
-        return norm
+        return timed(partial(self._clip, parameters, max_norm), GRADIENT_NORM, wait=self._wait, add=self._add)
 
     def close(self) -> None:
         """Leave the module as it was, unless something else was put there since."""
@@ -66,12 +87,8 @@ class PartTimer:
         self, part: str, flat: FlatGroup, function: Callable[..., Sequence[Tensor] | None], *tensors: Tensor
     ) -> Sequence[Tensor]:
         """Run one part."""
-        self._wait()
-        begun = time.perf_counter()
-        found = self._run(part, flat, function, *tensors)
-        self._wait()
-        self._add(OPTIONS_OF_PARTS.get(part, part), time.perf_counter() - begun)
-        return found
+        run = partial(self._run, part, flat, function, *tensors)
+        return timed(run, OPTIONS_OF_PARTS.get(part, part), wait=self._wait, add=self._add)
 
     def close(self) -> None:
         """Leave the optimizer as it was, unless something else was put there since."""
