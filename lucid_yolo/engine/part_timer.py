@@ -83,12 +83,10 @@ class PartTimer:
         self._add = add
         optimizer.run_part = self
 
-    def __call__(
-        self, part: str, flat: FlatGroup, function: Callable[..., Sequence[Tensor] | None], *tensors: Tensor
-    ) -> Sequence[Tensor]:
+    def __call__(self, part: str, flat: FlatGroup, function: Callable[[FlatGroup], None]) -> None:
         """Run one part."""
-        run = partial(self._run, part, flat, function, *tensors)
-        return timed(run, OPTIONS_OF_PARTS.get(part, part), wait=self._wait, add=self._add)
+        run = partial(self._run, part, flat, function)
+        timed(run, OPTIONS_OF_PARTS.get(part, part), wait=self._wait, add=self._add)
 
     def close(self) -> None:
         """Leave the optimizer as it was, unless something else was put there since."""

@@ -97,23 +97,25 @@ class Bucket:
     pack: Tensor | None
     unpack: Tensor | None
 
-    def orthogonalize(self, flat: Tensor, *, steps: int) -> Tensor:
+    def orthogonalize(self, flat: Tensor, *, out: Tensor, steps: int) -> None:
         """Orthogonalize and scale the matrices.
 
         Args:
             flat: the flat buffer; its last element is 0, which padding reads.
+            out: float32 buffer for the directions, of the same order; written from ``start`` to ``stop``.
             steps: Newton-Schulz steps.
-
-        Returns:
-            (stop - start,) float32 in the order of the flat buffer.
         """
         if self.pack is None or self.unpack is None:
             x = flat[self.start : self.stop].view(self.shape).float()
+            directions = out[self.start : self.stop].view(self.shape)
             if self.shape[1] <= self.shape[2]:
-                return _run(x, steps).mul_(self.scale).flatten()
-            return _run(x.mT, steps).mul_(self.scale).mT.flatten()
+                torch.mul(_run(x, steps), self.scale, out=directions)
+            else:
+                torch.mul(_run(x.mT, steps), self.scale, out=directions.mT)
+            return
         x = flat.index_select(0, self.pack).view(self.shape).float()
-        return _run(x, steps).mul_(self.scale).flatten().index_select(0, self.unpack)
+        directions = _run(x, steps).mul_(self.scale).flatten()
+        torch.index_select(directions, 0, self.unpack, out=out[self.start : self.stop])
 
 
 def _run(x: Tensor, steps: int) -> Tensor:

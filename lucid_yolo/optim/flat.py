@@ -38,6 +38,7 @@ class FlatGroup:
         hyperparameters: 0-d tensors by name.
         values: the numbers that the hyperparameters hold.
         buckets: stacks of the matrices, where the optimizer works on stacks.
+        directions: (matrix elements,) float32 buffer of what becomes of the stacks, in the order of ``update``.
     """
 
     group: dict[str, Any]
@@ -53,6 +54,7 @@ class FlatGroup:
     hyperparameters: dict[str, Tensor]
     values: dict[str, float | None]
     buckets: list[Bucket] = field(default_factory=list)
+    directions: Tensor | None = None
 
     @property
     def matrices(self) -> list[Tensor]:
@@ -63,32 +65,20 @@ class FlatGroup:
 class PartRunner(Protocol):
     """Runs a part of an update. Whoever records parts puts its own in the place of `run_directly`."""
 
-    def __call__(
-        self,
-        part: str,
-        flat: FlatGroup,
-        function: Callable[..., Sequence[Tensor] | None],
-        *tensors: Tensor,
-    ) -> Sequence[Tensor]:
-        """Do what ``function(flat, *tensors)`` does.
+    def __call__(self, part: str, flat: FlatGroup, function: Callable[[FlatGroup], None]) -> None:
+        """Do what ``function(flat)`` does.
 
         Args:
             part: name of the part.
             flat: the group; the function reads and writes its buffers and parameters in place.
-            function: touches device memory only, and returns new tensors or none.
-            tensors: what other parts computed.
-
-        Returns:
-            The tensors of the function, good until the part runs again.
+            function: touches device memory only.
         """
         ...
 
 
-def run_directly(
-    part: str, flat: FlatGroup, function: Callable[..., Sequence[Tensor] | None], *tensors: Tensor
-) -> Sequence[Tensor]:
+def run_directly(part: str, flat: FlatGroup, function: Callable[[FlatGroup], None]) -> None:
     """Call the function: what a `PartRunner` is unless something records."""
-    return function(flat, *tensors) or ()
+    function(flat)
 
 
 class FlatOptimizer(torch.optim.Optimizer):
@@ -137,7 +127,7 @@ class FlatOptimizer(torch.optim.Optimizer):
 
     def flat_groups(self) -> list[FlatGroup]:
         """Bring buffers and hyperparameters up to date with the parameters, their gradients and ``param_groups``."""
-        signature = [self._form(group) for group in self.param_groups]
+        signature = [self._fixed(group) + _forms(group["params"]) for group in self.param_groups]
         if self._groups is None or signature != self._signature:
             self._groups = [self.lay_out(*part) for part in self._partition()]
             self._signature = signature
@@ -207,10 +197,6 @@ class FlatOptimizer(torch.optim.Optimizer):
     def arrange(self, matrices: list[Tensor]) -> list[list[Tensor]]:
         """Choose the order of the matrices in the buffers."""
         return [matrices]
-
-    def _form(self, group: dict[str, Any]) -> list[object]:
-        """Everything that the layout of a group depends on."""
-        return self._fixed(group) + [_form(p, p.grad) for p in group["params"]]
 
     def _fixed(self, group: dict[str, Any]) -> list[object]:
         """What a group says beside its parameters and the hyperparameters on the device."""
@@ -286,11 +272,20 @@ class FlatOptimizer(torch.optim.Optimizer):
         self._groups = None
 
 
-def _form(parameter: Tensor, grad: Tensor | None) -> object:
-    if grad is None:
-        return None
-    stride = grad.stride() if grad.layout == torch.strided else None
-    return parameter.stride(), stride, parameter.device, parameter.dtype
+def _forms(parameters: Sequence[Tensor]) -> list[object]:
+    """All that a layout depends on: which parameters have a gradient, and how and where they and it lie in memory.
+
+    Asked in every step for hundreds of parameters, so by functions that need no Python for each. Another device or type
+    of a parameter is another place in memory; a recorded update holds the places themselves.
+    """
+    gradients = [p.grad for p in parameters]
+    held = [gradient for gradient in gradients if gradient is not None]
+    which = None if len(held) == len(gradients) else [gradient is None for gradient in gradients]
+    try:
+        strides = [*map(Tensor.stride, held)]
+    except RuntimeError:  # of a sparse gradient, which a new layout refuses by name
+        return [object()]
+    return [which, strides, [*map(Tensor.stride, parameters)], [*map(Tensor.data_ptr, parameters)]]
 
 
 def gradient_stride(parameter: Tensor, gradient: Tensor) -> tuple[int, ...]:

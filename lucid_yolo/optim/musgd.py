@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from lucid_yolo.optim.buckets import BUCKET_COST, Bucket, make_bucket, matrix_shape, plan_buckets
+from lucid_yolo.optim.buckets import BUCKET_COST, make_bucket, matrix_shape, plan_buckets
 from lucid_yolo.optim.flat import FlatGroup, FlatOptimizer
 
 MOMENTUM, ORTHOGONALIZATION, MOVE = "momentum", "orthogonalization", "move"
@@ -75,36 +75,25 @@ class MuSGD(FlatOptimizer):
                 make_bucket(chunk, start=start, zero=zero, gain=group["muon_weight"])
                 for chunk, start in zip(flat.chunks, starts, strict=False)
             ]
+            flat.directions = flat.update.new_empty(flat.matrix_elements, dtype=torch.float32)
         return flat
 
     def update(self, flat: FlatGroup) -> None:
         """Advance the momentum, orthogonalize, mix, let the matrices decay, move the parameters."""
         self.run_part(MOMENTUM, flat, self.advance_momentum)
-        directions = self.run_part(ORTHOGONALIZATION, flat, self.orthogonalize)
-        self.run_part(MOVE, flat, self.move, *directions)
+        self.run_part(ORTHOGONALIZATION, flat, self.orthogonalize)
+        self.run_part(MOVE, flat, self.move)
 
-    def orthogonalize(self, flat: FlatGroup) -> list[Tensor]:
-        """Orthogonalized directions of the matrices in ``flat.update``, one tensor a stack."""
-        return orthogonalize(flat.update, flat.buckets, steps=flat.group["newton_schulz_steps"])
+    def orthogonalize(self, flat: FlatGroup) -> None:
+        """Write the orthogonalized and scaled directions of the matrices in ``flat.update`` to ``flat.directions``."""
+        if flat.directions is not None:
+            for bucket in flat.buckets:
+                bucket.orthogonalize(flat.update, out=flat.directions, steps=flat.group["newton_schulz_steps"])
 
-    def move(self, flat: FlatGroup, *directions: Tensor) -> None:
+    def move(self, flat: FlatGroup) -> None:
         """Join plain and orthogonalized directions, let the matrices decay and move all parameters."""
-        flat.update[: flat.matrix_elements].mul_(flat.group["sgd_weight"])
-        if directions:
-            torch._foreach_add_([flat.update[b.start : b.stop] for b in flat.buckets], directions)
+        plain = flat.update[: flat.matrix_elements].mul_(flat.group["sgd_weight"])
+        if flat.directions is not None:
+            plain.add_(flat.directions)
         self.decay(flat)
         self.apply(flat)
-
-
-def orthogonalize(flat: Tensor, buckets: list[Bucket], *, steps: int) -> list[Tensor]:
-    """Orthogonalize the matrices of a flat buffer.
-
-    Args:
-        flat: (elements + 1,) buffer, matrices first; the last element is 0.
-        buckets: stacks of the matrices.
-        steps: Newton-Schulz steps.
-
-    Returns:
-        For each stack its scaled directions, float32, in the order of the buffer.
-    """
-    return [bucket.orthogonalize(flat, steps=steps) for bucket in buckets]

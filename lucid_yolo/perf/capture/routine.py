@@ -11,11 +11,10 @@ from torch import Tensor
 
 from lucid_yolo.optim.clip import clip_gradients, clip_tensors
 from lucid_yolo.optim.flat import FlatGroup, FlatOptimizer, run_directly
-from lucid_yolo.optim.musgd import MOVE
 from lucid_yolo.perf.capture.gradients import GradientPlaces
 from lucid_yolo.perf.capture.region import MAX_RECORDINGS, Region, kept
 from lucid_yolo.perf.capture.tape import Tape, Track
-from lucid_yolo.perf.capture.values import fill, itself
+from lucid_yolo.perf.capture.values import itself
 
 
 @dataclass(frozen=True)
@@ -25,13 +24,11 @@ class _Routine:
     Attributes:
         owner: what it was recorded for; the same object means the same memory.
         baked: values that the recording holds.
-        inputs: fixed copies of the tensors that were handed in.
         track: the recording.
     """
 
     owner: object
     baked: tuple[object, ...]
-    inputs: list[Tensor]
     track: Track
 
 
@@ -46,18 +43,16 @@ class RoutineRegion(Region):
         self,
         owner: object,
         baked: tuple[object, ...],
-        function: Callable[..., Sequence[Tensor] | None],
-        tensors: Sequence[Tensor],
+        function: Callable[[], Sequence[Tensor]],
         *,
         changes: Callable[[], Sequence[Tensor]],
     ) -> Sequence[Tensor]:
-        """Do what ``function(*tensors)`` does, recorded where that is possible.
+        """Do what a function does, recorded where that is possible.
 
         Args:
             owner: holds the memory that the function works on; another one is recorded anew.
             baked: values that the recording holds; others are recorded anew.
-            function: returns tensors or nothing.
-            tensors: further arguments, of the same form at every call.
+            function: returns tensors, or an empty sequence.
             changes: what the function changes in place; put back after the rehearsal.
 
         Returns:
@@ -69,11 +64,10 @@ class RoutineRegion(Region):
         reason = self.ended or ("another stream is current" if self.on_other_stream() else "")
         if reason:
             self.native(reason)
-            return function(*tensors) or ()
+            return function()
         if not known:
-            self._record(owner, baked, function, tensors, changes())
+            self._record(owner, baked, function, changes())
         assert self._routine is not None
-        fill(self._routine.inputs, tensors)
         self.account.replays += 1
         self._routine.track.replay()
         return self._routine.track.outputs
@@ -86,16 +80,13 @@ class RoutineRegion(Region):
         self,
         owner: object,
         baked: tuple[object, ...],
-        function: Callable[..., Sequence[Tensor] | None],
-        tensors: Sequence[Tensor],
+        function: Callable[[], Sequence[Tensor]],
         changes: Sequence[Tensor],
     ) -> None:
         self._routine = None
-        inputs = [tensor.clone() for tensor in tensors]
         with self.recording(), kept(changes):
-            self.tape.rehearse(lambda: function(*inputs), self.warmup)
-            track = self.tape.record(lambda: function(*inputs) or ())
-            self._routine = _Routine(owner, baked, inputs, track)
+            self.tape.rehearse(function, self.warmup)
+            self._routine = _Routine(owner, baked, self.tape.record(function))
 
 
 class RecordedClip:
@@ -133,7 +124,6 @@ class RecordedClip:
             gradients,
             (max_norm, gathered.connected),
             lambda: [clip_tensors(gradients.of(gathered.connected), max_norm)],
-            (),
             changes=lambda: [gradients.flat],
         )
         gathered.give_back()
@@ -157,22 +147,26 @@ class RecordedParts:
         self._recorded = recorded
         self._regions: dict[tuple[str, int], RoutineRegion] = {}
 
-    def __call__(
-        self, part: str, flat: FlatGroup, function: Callable[..., Sequence[Tensor] | None], *tensors: Tensor
-    ) -> Sequence[Tensor]:
+    def __call__(self, part: str, flat: FlatGroup, function: Callable[[FlatGroup], None]) -> None:
         """Run one part."""
-        if part not in self._recorded:
-            return run_directly(part, flat, function, *tensors)
+        if part in self._recorded:
+            self._run_recorded(part, flat, function)
+        else:
+            run_directly(part, flat, function)
+
+    def _run_recorded(self, part: str, flat: FlatGroup, function: Callable[[FlatGroup], None]) -> None:
+        def work() -> Sequence[Tensor]:
+            function(flat)
+            return ()
+
         # Groups are known by their place: loading a state makes others, which are recorded instead.
         place = next(i for i, group in enumerate(self._optimizer.param_groups) if group is flat.group)
         if (part, place) not in self._regions:
             self._regions[part, place] = self._recorded[part]()
         region, switch = self._regions[part, place], self._optimizer.update_allowed
-        moved = [*map(Tensor.data_ptr, flat.parameters)] if part == MOVE else []  # the other parts work on buffers
-        return region.run(
-            flat,
-            (function, None if switch is None else switch.data_ptr(), moved),
-            lambda *given: function(flat, *given),
-            tensors,
+        region.run(
+            flat,  # another one once a parameter lies elsewhere
+            (function, None if switch is None else switch.data_ptr()),
+            work,
             changes=lambda: [flat.update, *flat.state.values(), *flat.counters.values(), *flat.parameters],
         )

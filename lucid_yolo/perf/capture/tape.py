@@ -66,6 +66,7 @@ class CudaTape:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
+        self._index = torch.cuda.current_device() if device.index is None else device.index
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self.renew()
 
@@ -103,7 +104,8 @@ class CudaTape:
 
     def stream(self) -> int:
         """Handle of the current stream."""
-        handle: int = torch.cuda.current_stream(self._device).cuda_stream
+        # Asked in every step, several times; torch.cuda.current_stream makes an object to ask.
+        handle: int = torch._C._cuda_getCurrentRawStream(self._index)
         return handle
 
     def renew(self) -> None:
