@@ -23,6 +23,7 @@ from lucid_yolo.data.batch import Batch
 from lucid_yolo.data.colour import ColourStage
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.loader import TrainLoader, ValLoader
+from lucid_yolo.data.readers.settings import lasting_path
 from lucid_yolo.data.source import Pictures
 from lucid_yolo.engine.checkpoint import CheckpointFiles, ModelInfo
 from lucid_yolo.engine.initial import InitialWeights
@@ -56,17 +57,21 @@ def model_info(config: RootConfig, index: SplitIndex) -> ModelInfo:
         image_size=config.data.image_size,
         exif_orientation=config.data.exif_orientation.value,
         data=json.dumps(
-            OmegaConf.to_container(OmegaConf.structured(_with_absolute_paths(config.data)), enum_to_str=True)
+            OmegaConf.to_container(OmegaConf.structured(_with_lasting_paths(config.data)), enum_to_str=True)
         ),
     )
 
 
-def _with_absolute_paths(data: DataConfig) -> DataConfig:
-    found = copy.copy(data)
-    for name in ("root", "train", "val", "test", "train_images", "val_images", "test_images"):
-        path = getattr(data, name)
-        if path is not None:
-            setattr(found, name, str(resolve_user_path(path)))
+def _with_lasting_paths(data: DataConfig) -> DataConfig:
+    """The same data from any working directory, for those who load the checkpoint."""
+    if data.root is None:
+        return data
+    found, root = copy.copy(data), resolve_user_path(data.root)
+    found.root = str(root)
+    for name in ("train", "val", "test", "train_images", "val_images", "test_images"):
+        value = getattr(data, name)
+        if value is not None:
+            setattr(found, name, lasting_path(value, root))
     return found
 
 

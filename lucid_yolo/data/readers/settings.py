@@ -61,6 +61,18 @@ def naming(split: Split, what: str, *, suffix: str = "") -> str:
     return f"data.{split}{suffix}={what}" if split in SPLITS else f"val{suffix}={what} of lucid-yolo validate"
 
 
+def lasting_path(value: str, root: Path) -> str:
+    """What names the same place as the value of ``data.train`` and its like, from any working directory.
+
+    Args:
+        value: relative to the data set or to the working directory, as `named_path` has it.
+        root: folder or description file of the data set, absolute.
+    """
+    here = resolve_user_path(value)
+    in_data = (root.parent if root.is_file() else root) / Path(value).expanduser()
+    return str(here) if here.exists() and not in_data.exists() else value
+
+
 def named_path(key: str, value: str, root: Path) -> Path:
     """Path that a key such as ``data.train`` names: relative to the data set, else to the working directory.
 
