@@ -1,7 +1,6 @@
 """The command line: ``lucid-yolo VERB key=value ...`` and ``python train.py key=value ...``.
 
-Imports torch only inside a verb: tab completion and ``--cfg job`` run this module too. These imports take seconds, a
-fifth of it for the garbage collector, which would search all that modules make, and which stays, again and again.
+Imports torch only inside a verb: tab completion and ``--cfg job`` run this module too.
 """
 
 from __future__ import annotations
@@ -11,6 +10,8 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from importlib import import_module
+from types import ModuleType
 from typing import Any, NoReturn
 
 from omegaconf import DictConfig, OmegaConf
@@ -135,30 +136,22 @@ def _run_configuration(verb: str, options: argparse.Namespace) -> int:
 
 def _train(config: DictConfig) -> int:
     root = composing.to_root(config)  # refuses before torch is imported
-    with collector_stopped():
-        from lucid_yolo.engine.timing import Beginning  # noqa: PLC0415 - late, as the next: imports torch
-        from lucid_yolo.engine.train import train  # noqa: PLC0415 - an import of seconds
-
-    result = train(root, began=Beginning(process=STARTED, work=time.perf_counter()))
+    engine, timing = _late("engine.train"), _late("engine.timing")
+    result = engine.train(root, began=timing.Beginning(process=STARTED, work=time.perf_counter()))
     return {"finished": 0, "interrupted": INTERRUPTED}.get(result.status, FAILED)
 
 
 def _plan(config: DictConfig) -> int:
     root = composing.to_root(config)
-    with collector_stopped():
-        from lucid_yolo.engine.plan import plan  # noqa: PLC0415 - late: imports torch
-
-    _print(plan(root))
+    _print(_late("engine.plan").plan(root))
     return 0
 
 
 def _check(config: DictConfig) -> int:
     root = composing.to_root(config)
-    from lucid_yolo.data.check import check_data  # noqa: PLC0415 - late: imports the readers
-    from lucid_yolo.tasks import get_task  # noqa: PLC0415
-
     keypoints = root.task.keypoints if isinstance(root.task, KeypointTaskConfig) else None
-    report = check_data(root.data, get_task(root.task.name).labels, keypoints)
+    labels = _late("tasks").get_task(root.task.name).labels
+    report = _late("data.check").check_data(root.data, labels, keypoints)
     _print(report.render())
     return 0 if report.ok else REFUSED
 
@@ -167,10 +160,7 @@ def _compare(options: argparse.Namespace) -> int:
     _refuse_flags("compare", options)
     mine, overrides = split_arguments(CompareConfig, options.overrides)
     config = parse_settings(CompareConfig, mine)
-    with collector_stopped():
-        from lucid_yolo.bench.compare import compare  # noqa: PLC0415 - late: imports torch
-
-    report = compare(config, overrides)
+    report = _late("bench.compare").compare(config, overrides)
     _print(report)
     return 0 if report.ok else FAILED
 
@@ -179,10 +169,7 @@ def _profile(options: argparse.Namespace) -> int:
     _refuse_flags("profile", options)
     mine, overrides = split_arguments(ProfileConfig, options.overrides)
     settings, root = parse_settings(ProfileConfig, mine), composing.to_root(composing.compose(overrides))
-    with collector_stopped():
-        from lucid_yolo.engine.profile import profile  # noqa: PLC0415 - late: imports torch
-
-    _print(profile(root, settings))
+    _print(_late("engine.profile").profile(root, settings))
     return 0
 
 
@@ -190,10 +177,7 @@ def _validate(options: argparse.Namespace) -> int:
     config = parse_settings(ValidateConfig, options.overrides)
     if config.out is None:
         config.out = time.strftime("validations/%Y-%m-%d_%H-%M-%S")
-    with collector_stopped():
-        from lucid_yolo.engine.validate import validate  # noqa: PLC0415 - late: imports torch
-
-    _print(validate(config))
+    _print(_late("engine.validate").validate(config))
     return 0
 
 
@@ -201,15 +185,22 @@ def _predict(options: argparse.Namespace) -> int:
     config = parse_settings(PredictConfig, options.overrides)
     if config.out is None:
         config.out = time.strftime("predictions/%Y-%m-%d_%H-%M-%S")
-    with collector_stopped():
-        from lucid_yolo.engine.predict import predict  # noqa: PLC0415 - late: imports torch
-
-    found = predict(config)
+    found = _late("engine.predict").predict(config)
     objects = sum(len(one.detections) for one in found)
     pictures = "1 picture" if len(found) == 1 else f"{len(found)} pictures"
     less = f"; confidence={config.confidence / 2:g} would show what is less certain" if not objects else ""
     _print(f"{objects} objects in {pictures}, written to {config.out}{less}")
     return 0
+
+
+def _late(module: str) -> ModuleType:
+    """Import a module of the package that a verb needs; torch comes with most of them.
+
+    These imports take seconds, a fifth of it for the garbage collector, which would search all that modules make, and
+    which stays, again and again.
+    """
+    with collector_stopped():
+        return import_module(f"lucid_yolo.{module}")
 
 
 def _refuse_flags(verb: str, options: argparse.Namespace) -> None:

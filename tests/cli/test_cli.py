@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import importlib.abc
 import os
 import subprocess
 import sys
 import warnings
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -230,6 +233,44 @@ def test_warnings_are_sentences_without_code(engine: SimpleNamespace, monkeypatc
     assert cli.main(["plan"]) == 0
     assert shown == ["warning: a.jpg is empty\n"]
     assert warnings.formatwarning is before
+
+
+class Watched(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Stands in for a module: notes whether the garbage collector was on while it was imported."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.collecting: list[bool] = []
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        return ModuleSpec(fullname, self) if fullname == self.name else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        self.collecting.append(gc.isenabled())
+        raise DataError("far enough")
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments"),
+    [
+        ("engine.train", ["train"]),
+        ("engine.validate", ["validate", "checkpoint=a"]),
+        ("engine.predict", ["predict", "checkpoint=a", "source=x.jpg"]),
+        ("engine.plan", ["plan"]),
+        ("data.check", ["check"]),
+        ("bench.compare", ["compare", "workload=tiny"]),
+        ("engine.profile", ["profile"]),
+    ],
+)
+def test_no_garbage_is_collected_while_a_verb_imports(
+    monkeypatch: pytest.MonkeyPatch, module: str, arguments: list[str]
+) -> None:
+    watched = Watched(f"lucid_yolo.{module}")
+    monkeypatch.delitem(sys.modules, watched.name, raising=False)
+    monkeypatch.setattr(sys, "meta_path", [watched, *sys.meta_path])
+    gc.enable()
+    assert cli.main(arguments) == cli.REFUSED
+    assert (watched.collecting, gc.isenabled()) == ([False], True)
 
 
 LIGHT = """
