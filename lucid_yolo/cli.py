@@ -25,6 +25,7 @@ from lucid_yolo.config.names import did_you_mean
 from lucid_yolo.config.show import groups_help, show_hydra_config, show_hydra_info
 from lucid_yolo.config.sweep import run_sweep
 from lucid_yolo.config.tasks import KeypointTaskConfig
+from lucid_yolo.config.terminal import open_console
 from lucid_yolo.config.verbs import (
     CompareConfig,
     PredictConfig,
@@ -232,9 +233,7 @@ def _as_yaml(config: DictConfig, options: argparse.Namespace) -> str:
 
 
 def _print(what: Any) -> None:
-    from rich.console import Console  # noqa: PLC0415 - late: completion does not print tables
-
-    Console().print(what)
+    open_console().print(what)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -17,7 +17,6 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 from yaml import YAMLError  # type: ignore[import-untyped]
@@ -28,6 +27,7 @@ from lucid_yolo.config.compose import Request
 from lucid_yolo.config.errors import ConfigError, RunError
 from lucid_yolo.config.loader import CONFIG_NAME, plain
 from lucid_yolo.config.show import open_hydra
+from lucid_yolo.config.terminal import open_console
 
 MULTIRUN = "hydra.mode=MULTIRUN"
 SWEEP_DIR = "hydra.sweep.dir"
@@ -53,7 +53,7 @@ def run_sweep(verb: str, request: Request, composed: DictConfig) -> None:
             _multirun(verb, request, request.overrides)
         finally:
             if folder.is_dir():
-                Console().print(sweep_table(folder))
+                open_console().print(sweep_table(folder))
         return
     with TemporaryDirectory(prefix="lucid-yolo-") as scratch:  # Hydra insists on a directory
         _multirun(verb, request, record.replace(request.overrides, [record.as_override(SWEEP_DIR, scratch)]))

@@ -10,7 +10,7 @@ from types import TracebackType
 
 from rich.console import Console, RenderableType
 
-WIDTH = 140
+from lucid_yolo.config.terminal import WIDTH, open_console
 
 
 class Terminal(Console):
@@ -28,9 +28,7 @@ class RunConsole:
     """Prints to the terminal and, once a run directory is claimed, to its log as plain text."""
 
     def __init__(self, log: Path | None = None) -> None:
-        self.terminal = Terminal()
-        if not self.terminal.is_terminal and not self.terminal.is_jupyter:
-            self.terminal = Terminal(width=WIDTH)  # a file or a pipe has no width of its own
+        self.terminal = open_console(Terminal)
         self._file = log.open("a", encoding="utf-8") if log is not None else None
         self._log = None
         if self._file is not None:  # in a notebook a console would show everything instead of writing it

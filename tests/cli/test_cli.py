@@ -222,6 +222,15 @@ def test_info(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixtu
     assert "optimizer/musgd" in capsys.readouterr().out + caplog.text
 
 
+@pytest.mark.filterwarnings("ignore:requested, but not active")
+def test_a_table_in_a_pipe_breaks_no_name(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["capture=gradient_norm+orthogonalization", "kernels=fused", "trainer.accelerator=cpu"]
+    assert cli.main(["plan", *options]) == 0
+    text = capsys.readouterr().out
+    for rule in ("capture.gradient_norm.needs-cuda", "capture.orthogonalization.needs-cuda", "kernels.needs-cuda"):
+        assert f"[{rule}]" in text
+
+
 def test_warnings_are_sentences_without_code(engine: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     def show(config: Any) -> str:  # pytest keeps the warnings themselves to itself
         return warnings.formatwarning(UserWarning("a.jpg is empty"), UserWarning, "loader.py", 7, "warnings.warn(...)")
