@@ -25,7 +25,7 @@ from lucid_yolo.config.names import did_you_mean
 from lucid_yolo.config.show import groups_help, show_hydra_config, show_hydra_info
 from lucid_yolo.config.sweep import run_sweep
 from lucid_yolo.config.tasks import KeypointTaskConfig
-from lucid_yolo.config.terminal import open_console
+from lucid_yolo.config.terminal import discard_output, open_console, reader_left
 from lucid_yolo.config.verbs import (
     CompareConfig,
     PredictConfig,
@@ -39,6 +39,7 @@ from lucid_yolo.config.verbs import (
 
 STARTED = time.perf_counter()
 REFUSED, FAILED, INTERRUPTED = 2, 1, 130
+READER_LEFT = 141  # as a shell tells it of a program that SIGPIPE ended
 
 VERBS: dict[str, Verb] = {
     "train": Verb("train a model into a run directory", overrides=True),
@@ -64,18 +65,26 @@ def main(argv: Sequence[str] | None = None, *, default_verb: str | None = None) 
         default_verb: verb when the arguments name none.
 
     Returns:
-        exit code: 0; 1 for a run that failed, 2 for a refusal, 130 for an interruption.
+        exit code: 0; 1 for a run that failed, 2 for a refusal, 130 for an interruption, 141 where nobody reads the pipe
+        it prints into.
     """
     as_text = warnings.formatwarning
     warnings.formatwarning = _as_sentence
     try:
-        return _run(list(sys.argv[1:] if argv is None else argv), default_verb)
+        code = _run(list(sys.argv[1:] if argv is None else argv), default_verb)
+        print(end="", flush=True)  # here, where it can be told, and not at the exit of Python
+        return code
     except LucidError as error:
         print(f"error: {error}", file=sys.stderr)
         return FAILED if isinstance(error, RunError) else REFUSED
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
+    except BrokenPipeError:
+        if not reader_left():  # some other pipe
+            raise
+        discard_output()
+        return READER_LEFT
     finally:
         warnings.formatwarning = as_text
 

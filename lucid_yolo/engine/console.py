@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
 from rich.console import Console, RenderableType
 
-from lucid_yolo.config.terminal import WIDTH, open_console
+from lucid_yolo.config.terminal import WIDTH, discard_output, open_console
 
 
 class Terminal(Console):
@@ -19,9 +17,7 @@ class Terminal(Console):
     def on_broken_pipe(self) -> None:
         """Fall silent (``lucid-yolo train | head`` closes the pipe after ten lines)."""
         self.quiet = True
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        discard_output()
 
 
 class RunConsole:

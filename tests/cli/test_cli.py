@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib.abc
 import os
+import signal
 import subprocess
 import sys
 import warnings
@@ -220,6 +221,24 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_info(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
     assert cli.main(["train", "--info", "defaults"]) == 0
     assert "optimizer/musgd" in capsys.readouterr().out + caplog.text
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--cfg", "job"], ["check"]], ids=" ".join)
+def test_a_reader_that_leaves_ends_the_command_in_silence(arguments: list[str], unbuffered: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    env = {**os.environ, "PYTHONPATH": str(CHECKOUT), "PYTHONUNBUFFERED": unbuffered}
+    command = [sys.executable, "-m", "lucid_yolo", *arguments]
+    done = subprocess.run(command, check=False, stdout=writing, stderr=subprocess.PIPE, text=True, env=env)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
+
+
+def test_another_pipe_that_breaks_keeps_its_traceback(engine: SimpleNamespace) -> None:
+    engine.result = BrokenPipeError("of a worker")
+    with pytest.raises(BrokenPipeError, match="of a worker"):
+        cli.main(["train"])
 
 
 @pytest.mark.filterwarnings("ignore:requested, but not active")
