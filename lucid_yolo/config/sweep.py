@@ -26,6 +26,7 @@ from lucid_yolo.config.child import child_environment
 from lucid_yolo.config.compose import Request
 from lucid_yolo.config.errors import ConfigError, RunError
 from lucid_yolo.config.loader import CONFIG_NAME, plain
+from lucid_yolo.config.outcome import fallen_flags, fell_back
 from lucid_yolo.config.show import open_hydra
 from lucid_yolo.config.terminal import open_console
 
@@ -60,7 +61,7 @@ def run_sweep(verb: str, request: Request, composed: DictConfig) -> None:
 
 
 def sweep_table(folder: Path) -> Table:
-    """The runs of a sweep: what sets each apart, how it ended, what it scored and how long it took.
+    """The runs of a sweep: what sets each apart, how it ended, which flags fell back, score and time.
 
     Args:
         folder: of the sweep, a numbered directory a run; those without a record are left out.
@@ -75,7 +76,7 @@ def sweep_table(folder: Path) -> Table:
         table.add_row(
             name,
             Text(" ".join(line for line in overrides if line not in common)),
-            summary["status"],
+            ", ".join(filter(None, (summary["status"], fell_back(fallen_flags(summary.get("plan", {})))))),
             "" if primary is None else f"{primary:.4f}",
             "" if seconds is None else f"{seconds:.0f} s",
         )
