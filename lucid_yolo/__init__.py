@@ -35,10 +35,11 @@ if TYPE_CHECKING:
 
 __all__ = ["__version__", "compare", "compose", "plan", "predict", "profile", "train", "validate"]
 
+UNKNOWN_VERSION = "0+unknown"
 try:
     __version__ = metadata.version("lucid-yolo-lab")
 except metadata.PackageNotFoundError:  # a checkout that is not installed
-    __version__ = "0+unknown"
+    __version__ = UNKNOWN_VERSION
 
 
 def __dir__() -> list[str]:

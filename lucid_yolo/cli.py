@@ -1,7 +1,6 @@
 """The command line: ``lucid-yolo VERB key=value ...`` and ``python train.py key=value ...``.
 
-Imports torch only inside a verb: tab completion and ``--cfg job`` run this module too. These imports take seconds, a
-fifth of it for the garbage collector, which would search all that modules make, and which stays, again and again.
+Imports torch only inside a verb: tab completion and ``--cfg job`` run this module too.
 """
 
 from __future__ import annotations
@@ -11,6 +10,8 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from importlib import import_module
+from types import ModuleType
 from typing import Any, NoReturn
 
 from omegaconf import DictConfig, OmegaConf
@@ -24,6 +25,7 @@ from lucid_yolo.config.names import did_you_mean
 from lucid_yolo.config.show import groups_help, show_hydra_config, show_hydra_info
 from lucid_yolo.config.sweep import run_sweep
 from lucid_yolo.config.tasks import KeypointTaskConfig
+from lucid_yolo.config.terminal import discard_output, open_console, reader_left
 from lucid_yolo.config.verbs import (
     CompareConfig,
     PredictConfig,
@@ -37,6 +39,7 @@ from lucid_yolo.config.verbs import (
 
 STARTED = time.perf_counter()
 REFUSED, FAILED, INTERRUPTED = 2, 1, 130
+READER_LEFT = 141  # as a shell tells it of a program that SIGPIPE ended
 
 VERBS: dict[str, Verb] = {
     "train": Verb("train a model into a run directory", overrides=True),
@@ -62,18 +65,26 @@ def main(argv: Sequence[str] | None = None, *, default_verb: str | None = None) 
         default_verb: verb when the arguments name none.
 
     Returns:
-        exit code: 0; 1 for a run that failed, 2 for a refusal, 130 for an interruption.
+        exit code: 0; 1 for a run that failed, 2 for a refusal, 130 for an interruption, 141 where nobody reads the pipe
+        it prints into.
     """
     as_text = warnings.formatwarning
     warnings.formatwarning = _as_sentence
     try:
-        return _run(list(sys.argv[1:] if argv is None else argv), default_verb)
+        code = _run(list(sys.argv[1:] if argv is None else argv), default_verb)
+        print(end="", flush=True)  # here, where it can be told, and not at the exit of Python
+        return code
     except LucidError as error:
         print(f"error: {error}", file=sys.stderr)
         return FAILED if isinstance(error, RunError) else REFUSED
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
+    except BrokenPipeError:
+        if not reader_left():  # some other pipe
+            raise
+        discard_output()
+        return READER_LEFT
     finally:
         warnings.formatwarning = as_text
 
@@ -135,30 +146,22 @@ def _run_configuration(verb: str, options: argparse.Namespace) -> int:
 
 def _train(config: DictConfig) -> int:
     root = composing.to_root(config)  # refuses before torch is imported
-    with collector_stopped():
-        from lucid_yolo.engine.timing import Beginning  # noqa: PLC0415 - late, as the next: imports torch
-        from lucid_yolo.engine.train import train  # noqa: PLC0415 - an import of seconds
-
-    result = train(root, began=Beginning(process=STARTED, work=time.perf_counter()))
+    engine, timing = _late("engine.train"), _late("engine.timing")
+    result = engine.train(root, began=timing.Beginning(process=STARTED, work=time.perf_counter()))
     return {"finished": 0, "interrupted": INTERRUPTED}.get(result.status, FAILED)
 
 
 def _plan(config: DictConfig) -> int:
     root = composing.to_root(config)
-    with collector_stopped():
-        from lucid_yolo.engine.plan import plan  # noqa: PLC0415 - late: imports torch
-
-    _print(plan(root))
+    _print(_late("engine.plan").plan(root))
     return 0
 
 
 def _check(config: DictConfig) -> int:
     root = composing.to_root(config)
-    from lucid_yolo.data.check import check_data  # noqa: PLC0415 - late: imports the readers
-    from lucid_yolo.tasks import get_task  # noqa: PLC0415
-
     keypoints = root.task.keypoints if isinstance(root.task, KeypointTaskConfig) else None
-    report = check_data(root.data, get_task(root.task.name).labels, keypoints)
+    labels = _late("tasks").get_task(root.task.name).labels
+    report = _late("data.check").check_data(root.data, labels, keypoints)
     _print(report.render())
     return 0 if report.ok else REFUSED
 
@@ -167,10 +170,7 @@ def _compare(options: argparse.Namespace) -> int:
     _refuse_flags("compare", options)
     mine, overrides = split_arguments(CompareConfig, options.overrides)
     config = parse_settings(CompareConfig, mine)
-    with collector_stopped():
-        from lucid_yolo.bench.compare import compare  # noqa: PLC0415 - late: imports torch
-
-    report = compare(config, overrides)
+    report = _late("bench.compare").compare(config, overrides)
     _print(report)
     return 0 if report.ok else FAILED
 
@@ -179,10 +179,7 @@ def _profile(options: argparse.Namespace) -> int:
     _refuse_flags("profile", options)
     mine, overrides = split_arguments(ProfileConfig, options.overrides)
     settings, root = parse_settings(ProfileConfig, mine), composing.to_root(composing.compose(overrides))
-    with collector_stopped():
-        from lucid_yolo.engine.profile import profile  # noqa: PLC0415 - late: imports torch
-
-    _print(profile(root, settings))
+    _print(_late("engine.profile").profile(root, settings))
     return 0
 
 
@@ -190,10 +187,7 @@ def _validate(options: argparse.Namespace) -> int:
     config = parse_settings(ValidateConfig, options.overrides)
     if config.out is None:
         config.out = time.strftime("validations/%Y-%m-%d_%H-%M-%S")
-    with collector_stopped():
-        from lucid_yolo.engine.validate import validate  # noqa: PLC0415 - late: imports torch
-
-    _print(validate(config))
+    _print(_late("engine.validate").validate(config))
     return 0
 
 
@@ -201,15 +195,22 @@ def _predict(options: argparse.Namespace) -> int:
     config = parse_settings(PredictConfig, options.overrides)
     if config.out is None:
         config.out = time.strftime("predictions/%Y-%m-%d_%H-%M-%S")
-    with collector_stopped():
-        from lucid_yolo.engine.predict import predict  # noqa: PLC0415 - late: imports torch
-
-    found = predict(config)
+    found = _late("engine.predict").predict(config)
     objects = sum(len(one.detections) for one in found)
     pictures = "1 picture" if len(found) == 1 else f"{len(found)} pictures"
     less = f"; confidence={config.confidence / 2:g} would show what is less certain" if not objects else ""
     _print(f"{objects} objects in {pictures}, written to {config.out}{less}")
     return 0
+
+
+def _late(module: str) -> ModuleType:
+    """Import a module of the package that a verb needs; torch comes with most of them.
+
+    These imports take seconds, a fifth of it for the garbage collector, which would search all that modules make, and
+    which stays, again and again.
+    """
+    with collector_stopped():
+        return import_module(f"lucid_yolo.{module}")
 
 
 def _refuse_flags(verb: str, options: argparse.Namespace) -> None:
@@ -241,9 +242,7 @@ def _as_yaml(config: DictConfig, options: argparse.Namespace) -> str:
 
 
 def _print(what: Any) -> None:
-    from rich.console import Console  # noqa: PLC0415 - late: completion does not print tables
-
-    Console().print(what)
+    open_console().print(what)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -16,9 +16,9 @@ from typing import Any, Self
 from lucid_yolo.bench.record import write_record
 from lucid_yolo.config import record
 from lucid_yolo.config.child import child_environment
+from lucid_yolo.config.outcome import UNDONE, fallen_flags
 
 ENVIRONMENT = ("device", "driver", "versions", "commit", "cores")
-UNDONE = ("inactive", "retired")  # keys of a flag's outcome: it was switched on and did not stay so
 GRACE_SECONDS = 20.0
 
 
@@ -36,6 +36,7 @@ class ArmRun:
         setup_seconds: what its flags spent on recording, compiling and caching; None where none says.
         primary: its main metric.
         flags: what was active, by flag.
+        fallen: flags that were asked for and were not active, or did not stay so.
         data: size of its workload: train_images, batch_size, image_size.
         environment: where it ran.
         date: day of the run; empty where nobody noted it.
@@ -50,6 +51,7 @@ class ArmRun:
     setup_seconds: float | None = None
     primary: float | None = None
     flags: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+    fallen: tuple[str, ...] = ()
     data: Mapping[str, int] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
     date: str = ""
@@ -61,7 +63,7 @@ class ArmRun:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Inverse of ``as_dict``."""
-        return cls(**values)
+        return cls(**{**values, "fallen": tuple(values.get("fallen", ()))})
 
 
 def run_arm(
@@ -169,6 +171,7 @@ def read_run(run_dir: Path, *, arm: str, pair: int, wall_seconds: float | None =
             setup_seconds=setup_seconds(summary["plan"]),
             primary=summary["metrics"].get("primary"),
             flags={key: row["active"] for key, row in summary["plan"].items()},
+            fallen=fallen_flags(summary["plan"]),
             data=summary.get("data", {}),
             environment={key: summary.get(key) for key in ENVIRONMENT},
         )

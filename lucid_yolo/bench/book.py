@@ -16,11 +16,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from lucid_yolo import UNKNOWN_VERSION, __version__
 from lucid_yolo.bench.arms import ArmRun
 from lucid_yolo.bench.comparison import ArmReport, Comparison
 from lucid_yolo.bench.ledger import VERSION, Entry, Parity, booked, read_ledger, write_ledger
 from lucid_yolo.bench.paired import PairedRatio
 from lucid_yolo.bench.profiled import Profiled, read_profiled
+from lucid_yolo.bench.record import NOT_INSTALLED
 from lucid_yolo.bench.step_profile import StepProfile
 from lucid_yolo.config.errors import LucidError, RunError
 from lucid_yolo.config.workloads import ParityState, Workload, read_workload, workload_names
@@ -76,10 +78,13 @@ def _untimed(workload: Workload, arm: str, of: ArmRun | StepProfile, *, date: st
         of: a run or a profile of it, which says what was measured and where.
         date: of the report.
         parity: of the arm.
+
+    Raises:
+        RunError: it is red since nobody knows which version.
     """
-    place, version = of.environment, of.environment["versions"].get(VERSION)
+    place = of.environment
     if parity.state is ParityState.RED and parity.red_since is None:
-        parity = replace(parity, red_since=version)
+        parity = replace(parity, red_since=_version(workload, place["versions"]))
     return Entry(
         workload=workload.name,
         arm=arm,
@@ -104,6 +109,22 @@ def _untimed(workload: Workload, arm: str, of: ArmRun | StepProfile, *, date: st
         date=date,
         parity=parity,
     )
+
+
+def _version(workload: Workload, versions: Mapping[str, str]) -> str:
+    """Version of the project that was measured; the one that books where a checkout that is not installed was.
+
+    Raises:
+        RunError: nobody knows it.
+    """
+    found = versions.get(VERSION, NOT_INSTALLED)
+    found = __version__ if found == NOT_INSTALLED else found
+    if found == UNKNOWN_VERSION:
+        raise RunError(
+            f"{workload.name} cannot be booked as red: its rule counts from a version, and neither the report nor this "
+            "checkout has one. Install the project (pip install -e .) and book it again."
+        )
+    return found
 
 
 def pooled(reports: Iterable[Comparison]) -> list[Comparison]:

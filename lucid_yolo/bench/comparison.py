@@ -16,6 +16,7 @@ from rich.text import Text
 from lucid_yolo.bench.arms import ArmRun
 from lucid_yolo.bench.notebook import as_html, as_text
 from lucid_yolo.bench.paired import PairedRatio, Verdict, break_even_epochs
+from lucid_yolo.config.outcome import fell_back
 from lucid_yolo.config.workloads import Mark, MeasureName, Workload
 
 NEVER = "never"
@@ -81,6 +82,7 @@ class ArmReport:
         ratios: against the baseline, by what they are made of; empty for the baseline and without a pair.
         break_even: epochs until its set-up has come back; infinity: never; None: it has no set-up or no pair.
         flags: what was active in its runs.
+        fallen: flags that were asked for and were not active in one of its runs, or did not stay so.
         errors: of its runs that do not count.
         runs: how many count.
     """
@@ -91,6 +93,7 @@ class ArmReport:
     ratios: Mapping[MeasureName, PairedRatio]
     break_even: float | None
     flags: Mapping[str, Any]
+    fallen: tuple[str, ...]
     errors: tuple[str, ...]
     runs: int
 
@@ -165,6 +168,7 @@ class Comparison:
             ratios=ratios,
             break_even=None if name == self.workload.baseline else self._break_even(own, base),
             flags=next((run.flags for run in own.values()), {}),
+            fallen=tuple(dict.fromkeys(flag for run in self.runs if run.arm == name for flag in run.fallen)),
             errors=tuple(run.error for run in self.runs if run.arm == name and run.error is not None),
             runs=len(own),
         )
@@ -252,8 +256,9 @@ class Comparison:
         parts: list[Table | Text] = []
         for caption, (header, rows) in ((title, self.ratio_rows()), (None, self.median_rows())):
             shown = Table(title=caption, title_justify="left")
-            for name in header:
-                shown.add_column(name, overflow="fold", no_wrap=name == "verdict")
+            for name, *cells in zip(header, *rows, strict=True):
+                words = [cell.partition(",")[0] for cell in cells]  # a verdict is not broken, flags behind it may be
+                shown.add_column(name, overflow="fold", min_width=max(map(len, words)) if name == "verdict" else None)
             for row in rows:
                 shown.add_row(*map(Text, row))
             parts.append(shown)
@@ -315,10 +320,10 @@ def _markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str
 
 def _ratio_cells(arm: ArmReport, report: Comparison) -> tuple[str, ...]:
     if arm.name == report.workload.baseline:
-        return (arm.name, "", "1", "", "", "", "baseline", "")
+        return (arm.name, "", "1", "", "", "", _with_fallen("baseline", arm), "")
     ratio = arm.ratios.get(report.workload.compares)
     if ratio is None:
-        return (arm.name, "0", "", "", "", "", "failed" if arm.errors else "no pair", "")
+        return (arm.name, "0", "", "", "", "", _with_fallen("failed" if arm.errors else "no pair", arm), "")
     return (
         arm.name,
         str(len(ratio.ratios)),
@@ -326,9 +331,14 @@ def _ratio_cells(arm: ArmReport, report: Comparison) -> tuple[str, ...]:
         f"{ratio.low:.4f} to {ratio.high:.4f}",
         _interval_cell(ratio),
         f"{ratio.saved_percent:.1f} %",
-        "not comparable" if report.problems else str(ratio.verdict),
+        _with_fallen("not comparable" if report.problems else str(ratio.verdict), arm),
         break_even_cell(arm.break_even),
     )
+
+
+def _with_fallen(verdict: str, arm: ArmReport) -> str:
+    """A verdict, and which flags were not what was asked for: such runs do not count."""
+    return ", ".join(filter(None, (verdict, fell_back(arm.fallen))))
 
 
 def _interval_cell(ratio: PairedRatio) -> str:

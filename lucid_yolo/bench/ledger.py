@@ -35,7 +35,7 @@ class Parity:
     Attributes:
         state: of its tests.
         test: which, and where they ran.
-        red_since: version of the project when it was first booked as red; None while it is not.
+        red_since: version of the project that was first booked as red; None while it is not.
     """
 
     state: ParityState = ParityState.UNKNOWN

@@ -21,13 +21,13 @@ from pathlib import Path
 import cv2
 import numpy as np
 import torch
-from rich.console import Console
 from rich.table import Table
 
 from lucid_yolo.bench.record import environment, write_record
 from lucid_yolo.config.compose import compose, to_root
 from lucid_yolo.config.errors import LucidError
 from lucid_yolo.config.schema import CacheConfig, CacheName, DataConfig, HsvName
+from lucid_yolo.config.terminal import open_console
 from lucid_yolo.data.batch import Batch
 from lucid_yolo.data.cache import cache_bytes, open_cache
 from lucid_yolo.data.collate import collate
@@ -181,7 +181,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except LucidError as error:
         print(error, file=sys.stderr)
         return 2
-    Console().print(render(cost))
+    open_console().print(render(cost))
     if options.out is not None:
         arguments = sys.argv[1:] if argv is None else argv
         command = f"python -m lucid_yolo.bench.loader {shlex.join(arguments)}"

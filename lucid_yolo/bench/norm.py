@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
@@ -25,6 +24,7 @@ from lucid_yolo.bench.record import environment, write_record
 from lucid_yolo.config.compose import compose, to_root
 from lucid_yolo.config.errors import RunError
 from lucid_yolo.config.schema import OnUnmet, RootConfig
+from lucid_yolo.config.terminal import open_console
 from lucid_yolo.data.labels.base import spec_without_data
 from lucid_yolo.nn.blocks import BatchNorm2d
 from lucid_yolo.nn.norms import STOCK, Norms, set_norms
@@ -225,7 +225,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         rows = measure(
             config, batch=batch, size=options.size, dtype=TYPES[options.dtype], device=device, repeats=options.repeats
         )
-        Console().print(table_of(rows, f"batch {batch}, {options.size} px, {options.dtype}"))
+        open_console().print(table_of(rows, f"batch {batch}, {options.size} px, {options.dtype}"))
         records.append({"batch": batch, "size": options.size, "dtype": options.dtype, "rows": rows})
     command = "python -m lucid_yolo.bench.norm " + " ".join(sys.argv[1:] if argv is None else argv)
     write_record(options.out, {"command": command, **environment(device), "batches": records})

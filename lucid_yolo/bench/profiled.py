@@ -16,6 +16,15 @@ from lucid_yolo.config.regions import AUTO, GROUP, JOIN, OPTIONS, in_order
 from lucid_yolo.config.workloads import Workload
 
 REGION_ROWS = {option: f"{GROUP}.{option}" for option in OPTIONS}  # of the plan, by option
+RECORDED: Mapping[str, tuple[str, ...]] = {
+    "network": ("network", "forward", "backward"),
+    "heads": ("heads", "forward", "backward"),
+    "loss": ("loss",),
+    "gradient_norm": ("gradient_norm", "clip"),
+    "orthogonalization": ("orthogonalization",),
+    "updates": ("updates",),
+}
+"""Parts of a profile that a region records, or that it lies in. What else an arm may switch on has none of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,13 +75,14 @@ class Profiled:
                 f"{self.flagged_file} names no commit, so its share would be of nothing known: profile a checkout, or "
                 "set LUCID_YOLO_COMMIT."
             )
+        self._check_part(workload, arm)
         eager, flagged = _rows(self.eager), _rows(self.flagged)
         known = {*eager, *flagged, *REGION_ROWS.values()}
         without, with_it = (
             {row: value for row, value in _asked(workload.overrides(name)).items() if row in known}
             for name in (workload.baseline, arm)
         )
-        option = f"arm {arm} of {workload.name} ({' '.join(workload.arms[arm])})"
+        option = _named(workload, arm)
         lacking = _lacking(flagged, with_it)
         if lacking and not _lacking(eager, with_it):
             raise RunError(
@@ -99,6 +109,20 @@ class Profiled:
             raise RunError(
                 f"{'; '.join(problems)}. The profiles of {option} have the workload's common overrides, and differ in "
                 f"{', '.join(sorted(switched)) or 'nothing'} alone."
+            )
+
+    def _check_part(self, workload: Workload, arm: str) -> None:
+        """Refuse the share of a part that stays what it was, where all that the arm switches on are regions."""
+        before, after = (_asked(workload.overrides(name)).items() for name in (workload.baseline, arm))
+        rows = {REGION_ROWS[region]: parts for region, parts in RECORDED.items()}
+        switched = [row for row, _ in after - before]
+        if not switched or any(row not in rows for row in switched):
+            return
+        timed = [part for row in switched for part in rows[row] if part in self.eager.host_times]
+        if others := [part for part in self.share.part.split(JOIN) if part not in timed]:
+            raise RunError(
+                f"{_named(workload, arm)} does not record {', '.join(others)}. Of the parts of {self.eager_file} it "
+                f"records {', '.join(sorted(timed)) or 'none'}: name one of these, or several joined by '{JOIN}'."
             )
 
 
@@ -131,6 +155,11 @@ def read_profile(path: str | Path) -> StepProfile:
         raise RunError(f"{path} is no profile of a step: {type(error).__name__}: {error}") from None
     except RunError as error:
         raise RunError(f"{path} is no profile of a step: {error}. Make it again with the verb profile.") from None
+
+
+def _named(workload: Workload, arm: str) -> str:
+    """An arm with its overrides, for a sentence."""
+    return f"arm {arm} of {workload.name} ({' '.join(workload.arms[arm])})"
 
 
 def _rows(profile: StepProfile) -> dict[str, str]:

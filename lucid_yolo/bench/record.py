@@ -16,6 +16,7 @@ import torch
 from lucid_yolo.config.paths import conf_dir
 
 PACKAGES = ("torch", "lightning", "hydra-core", "albumentations", "opencv-python-headless", "pycocotools", "numpy")
+NOT_INSTALLED = "not installed"
 
 
 def environment(device: torch.device) -> dict[str, Any]:
@@ -43,7 +44,7 @@ def versions() -> dict[str, str]:
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = "not installed"
+            found[name] = NOT_INSTALLED
     found["torch"] = torch.__version__
     if torch.version.cuda is not None:
         found["cuda"] = torch.version.cuda

@@ -69,13 +69,18 @@ class StepProfile:
         """Share of the step in which the device is busy."""
         return None if self.device_busy_ms is None else self.device_busy_ms / self.step_ms
 
+    @property
+    def host_times(self) -> Mapping[str, float]:
+        """Host time of every part of the step, and of every part of one of these, ms."""
+        return {**self.host_ms, **self.optimizer_host_ms, **self.forward_host_ms, **self.clip_host_ms}
+
     def host_time(self, part: str) -> float:
         """Host time of a part of the step, or of a part of one of these, ms.
 
         Raises:
             RunError: there is no such part.
         """
-        times = {**self.host_ms, **self.optimizer_host_ms, **self.forward_host_ms, **self.clip_host_ms}
+        times = self.host_times
         if part not in times:
             raise RunError(
                 f"A profile has no part {part}; it has {', '.join(times)}. Profiles of older versions have no parts of "

@@ -15,11 +15,10 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]
 
 from lucid_yolo.config import keys, record
-from lucid_yolo.config.elsewhere import flag_here
+from lucid_yolo.config.edits import mapping_problems, reference_problem, type_problems, unknown_key
 from lucid_yolo.config.errors import ConfigError, RunError
 from lucid_yolo.config.guard import check_overrides
 from lucid_yolo.config.loader import GroupTree, plain
-from lucid_yolo.config.names import did_you_mean
 from lucid_yolo.config.paths import resolve_user_path
 from lucid_yolo.config.regions import in_order
 from lucid_yolo.config.schema import KINDS, RootConfig
@@ -200,7 +199,7 @@ def overrides_of(config: DictConfig | RootConfig) -> list[str]:
     try:
         values = record.values(typed)
     except OmegaConfBaseException as error:
-        raise ConfigError([plain(error)]) from None
+        raise ConfigError([reference_problem(typed, error)]) from None
     edits = record.differences(record.values(compose(recorded)), values)
     return record.replace(recorded, [record.as_override(key, new) for key, (_, new) in edits.items()])
 
@@ -223,6 +222,8 @@ def to_root(config: DictConfig | RootConfig) -> RootConfig:
         ConfigError: values that are missing, unknown, out of range or contradictory, all together.
     """
     root = config if isinstance(config, RootConfig) else _to_object(_typed(config))
+    if wrong := list(type_problems(root)):
+        raise ConfigError(wrong)
     for node, name in ((root, "run_dir"), (root, "resume"), (root.data, "root"), (root.model, "init_from")):
         if getattr(node, name) is not None:
             setattr(node, name, str(resolve_user_path(getattr(node, name))))
@@ -236,14 +237,14 @@ def _to_object(config: DictConfig) -> RootConfig:
     strays = [key for key in _strays(config) if not key.startswith("data.options.")]
     if strays:
         known = set(keys.all_keys(config)) - set(strays)
-        raise ConfigError([f"There is no key {key!r}.{flag_here(key) or did_you_mean(key, known)}" for key in strays])
+        raise ConfigError([unknown_key(key, tuple(known)) for key in strays])
     try:
         missing = sorted(OmegaConf.missing_keys(config))
         if missing:
             raise ConfigError([f"{key} must be given: {key}=VALUE." for key in missing])
         root = OmegaConf.to_object(config)
     except OmegaConfBaseException as error:
-        raise ConfigError([plain(error)]) from None
+        raise ConfigError([reference_problem(config, error)]) from None
     assert isinstance(root, RootConfig)
     return root
 
@@ -259,7 +260,7 @@ def _typed(config: DictConfig) -> DictConfig:
                 schema[group] = OmegaConf.structured(kind)
         merged = OmegaConf.merge(schema, config)
     except OmegaConfBaseException as error:
-        raise ConfigError([plain(error)]) from None
+        raise ConfigError(list(mapping_problems(schema, config)) or [plain(error)]) from None
     assert isinstance(merged, DictConfig)
     return merged
 

@@ -1,6 +1,8 @@
-"""What users of other projects write, and how it is written here: names of flags, and of options."""
+"""What users of other projects write, and how it is written here: names of flags, of options, and files for them."""
 
 from __future__ import annotations
+
+from pathlib import PurePath
 
 from lucid_yolo.config.regions import GROUP, JOIN, OF_EVERY_TASK
 
@@ -20,6 +22,7 @@ FLAGS: dict[str, str] = {
 }
 """Flags, whatever key they stand below, and what to write instead."""
 
+WEIGHTS = "model.init_from, with a checkpoint of this project; there are no others yet"
 SETTINGS: dict[str, str] = {
     "amp": "precision",
     "batch": "data.batch_size",
@@ -28,14 +31,15 @@ SETTINGS: dict[str, str] = {
     "half": "precision",
     "imgsz": "data.image_size",
     "lr0": "optimizer.lr",
-    "pretrained": "model.init_from, with a checkpoint of this project; there are no others yet",
-    "weights": "model.init_from, with a checkpoint of this project; there are no others yet",
+    "pretrained": WEIGHTS,
+    "weights": WEIGHTS,
     "workers": "data.num_workers",
 }
 """Settings that other projects have at the top, and where they are here."""
 
 OPTIONS: dict[tuple[str, str], str] = {
     (GROUP, "all"): JOIN.join(OF_EVERY_TASK),
+    **{("model", f"yolo26{scale}"): scale for scale in "nsmlx"},
     ("task", "pose"): "keypoints",
     ("task", "seg"): "segment",
     ("hsv", "cpu"): "worker",
@@ -50,6 +54,10 @@ OPTIONS: dict[tuple[str, str], str] = {
 }
 """Options that no likeness of letters would find: (group, what is written) and the option."""
 
+FORMATS: dict[str, str] = {".yaml": "yolo", ".yml": "yolo"}
+"""Files that describe a data set, by their ending, and the option that reads them."""
+WEIGHT_FILES = (".ckpt", ".onnx", ".pt", ".pth", ".safetensors")
+
 
 def flag_here(key: str) -> str:
     """Say how a flag or a setting of another project is written here; empty for any other key.
@@ -59,3 +67,20 @@ def flag_here(key: str) -> str:
     """
     written = FLAGS.get(key.rpartition(".")[2], SETTINGS.get(key))
     return "" if written is None else f" Here that is {written}."
+
+
+def file_here(group: str, option: str) -> str:
+    """Say how a file is named here that was written as an option; empty where it is none that a user has.
+
+    Args:
+        group: name of the group.
+        option: what is written as its option, such as ``mydata.yaml``.
+    """
+    ending = PurePath(option).suffix.lower()
+    is_path = "/" in option or "\\" in option
+    if group == "data" and (is_path or ending in (*FORMATS, ".json", ".xml", ".txt")):
+        written = f"data={FORMATS.get(ending, 'FORMAT')} data.root={option}"
+        return f" An option names the format of your data, data.root their place: write {written}."
+    if group == "model" and (is_path or ending in WEIGHT_FILES):
+        return f" An option names the scale of a network, weights are named by {WEIGHTS}."
+    return ""

@@ -109,11 +109,19 @@ def value_problem(root: DictConfig, key: str, value: Any) -> str | None:
     node = find(root, key)
     if node is None or (isinstance(value, str) and "${" in value):
         return None  # an interpolation is checked when it is resolved
+    return type_problem(node, value) or (None if value is None else range_problem(key, value))
+
+
+def type_problem(node: Node, value: Any) -> str | None:
+    """Say why a value does not fit a type; None when it fits.
+
+    Args:
+        node: of that type.
+        value: what a user wrote.
+    """
     if value is None:
-        return None if node._is_optional() else f"null is not allowed, {_expected(node)} is expected"
-    if not _fits(node, value):
-        return f"{value!r} is not {_expected(node)}"
-    return range_problem(key, value)
+        return None if node._is_optional() else f"null is not allowed, {expected(node)} is expected"
+    return None if _fits(node, value) else f"{value!r} is not {expected(node)}"
 
 
 def choices(node: Node | None) -> tuple[str, ...]:
@@ -147,7 +155,8 @@ def _holds(node: ListConfig, values: list[Any] | ListConfig) -> bool:
     return True
 
 
-def _expected(node: Node) -> str:
+def expected(node: Node) -> str:
+    """What a type takes, in words."""
     if isinstance(node, ListConfig):
         return "a list" + ELEMENTS.get(node._metadata.element_type, "")
     if isinstance(node, EnumNode):

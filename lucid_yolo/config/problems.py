@@ -9,7 +9,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from lucid_yolo.config import keys
-from lucid_yolo.config.elsewhere import OPTIONS, flag_here
+from lucid_yolo.config.elsewhere import OPTIONS, file_here, flag_here
 from lucid_yolo.config.loader import Selection
 from lucid_yolo.config.names import did_you_mean, nearest
 from lucid_yolo.config.regions import GROUP, did_you_mean_option, listed
@@ -20,6 +20,8 @@ WRITTEN_BY_COMPOSE = "overrides"
 
 def unknown_option(group: str, option: str, options: Sequence[str]) -> str:
     """A group has no such option."""
+    if here := file_here(group, option):
+        return f"{group} has no option {option!r}.{here} Options: {listed(options)}."
     meant = OPTIONS.get((group, option))
     question = did_you_mean_option(option, options) if meant is None else f" Did you mean {meant!r}?"
     return f"{group} has no option {option!r}.{question} Options: {listed(options)}."

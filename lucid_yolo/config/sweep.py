@@ -17,7 +17,6 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 from yaml import YAMLError  # type: ignore[import-untyped]
@@ -27,7 +26,9 @@ from lucid_yolo.config.child import child_environment
 from lucid_yolo.config.compose import Request
 from lucid_yolo.config.errors import ConfigError, RunError
 from lucid_yolo.config.loader import CONFIG_NAME, plain
+from lucid_yolo.config.outcome import fallen_flags, fell_back
 from lucid_yolo.config.show import open_hydra
+from lucid_yolo.config.terminal import open_console
 
 MULTIRUN = "hydra.mode=MULTIRUN"
 SWEEP_DIR = "hydra.sweep.dir"
@@ -53,14 +54,14 @@ def run_sweep(verb: str, request: Request, composed: DictConfig) -> None:
             _multirun(verb, request, request.overrides)
         finally:
             if folder.is_dir():
-                Console().print(sweep_table(folder))
+                open_console().print(sweep_table(folder))
         return
     with TemporaryDirectory(prefix="lucid-yolo-") as scratch:  # Hydra insists on a directory
         _multirun(verb, request, record.replace(request.overrides, [record.as_override(SWEEP_DIR, scratch)]))
 
 
 def sweep_table(folder: Path) -> Table:
-    """The runs of a sweep: what sets each apart, how it ended, what it scored and how long it took.
+    """The runs of a sweep: what sets each apart, how it ended, which flags fell back, score and time.
 
     Args:
         folder: of the sweep, a numbered directory a run; those without a record are left out.
@@ -75,7 +76,7 @@ def sweep_table(folder: Path) -> Table:
         table.add_row(
             name,
             Text(" ".join(line for line in overrides if line not in common)),
-            summary["status"],
+            ", ".join(filter(None, (summary["status"], fell_back(fallen_flags(summary.get("plan", {})))))),
             "" if primary is None else f"{primary:.4f}",
             "" if seconds is None else f"{seconds:.0f} s",
         )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
 from rich.console import Console, RenderableType
 
-WIDTH = 140
+from lucid_yolo.config.terminal import WIDTH, discard_output, open_console
 
 
 class Terminal(Console):
@@ -19,18 +17,14 @@ class Terminal(Console):
     def on_broken_pipe(self) -> None:
         """Fall silent (``lucid-yolo train | head`` closes the pipe after ten lines)."""
         self.quiet = True
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        discard_output()
 
 
 class RunConsole:
     """Prints to the terminal and, once a run directory is claimed, to its log as plain text."""
 
     def __init__(self, log: Path | None = None) -> None:
-        self.terminal = Terminal()
-        if not self.terminal.is_terminal and not self.terminal.is_jupyter:
-            self.terminal = Terminal(width=WIDTH)  # a file or a pipe has no width of its own
+        self.terminal = open_console(Terminal)
         self._file = log.open("a", encoding="utf-8") if log is not None else None
         self._log = None
         if self._file is not None:  # in a notebook a console would show everything instead of writing it

@@ -64,13 +64,13 @@ def make_report(
     return Comparison(make_workload(*seconds, mark=mark, name=name), tuple(runs), "2026-01-02")
 
 
-def make_profile(loss: float, **flags: Any) -> StepProfile:
-    """A profile in the place of the runs: the loss takes so many of 100 ms of the host."""
+def make_profile(ms: float, *, part: str = "loss", **flags: Any) -> StepProfile:
+    """A profile in the place of the runs: a part takes so many of 100 ms of the host."""
     return StepProfile(
         steps=1,
         step_ms=100.0,
         wait_ms=0.0,
-        host_ms={"forward": 100.0 - loss, "loss": loss},
+        host_ms={"forward": 100.0 - ms, part: ms},
         synchronised_ms={},
         device_busy_ms=None,
         launches=1.0,

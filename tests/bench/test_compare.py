@@ -411,6 +411,8 @@ def test_runs_of_a_sweep_are_paired_by_seed(tmp_path: Path, capsys: pytest.Captu
     assert [arm.name for arm in report.arms] == ["cache=none", "cache=decoded", "cache=prepared"]
     assert report.arms[1].ratios[MeasureName.COMPLETE_FIT].ratios == pytest.approx((0.8, 0.9))
     assert report.arms[2].errors == ("magic=on was not active: no [x]",)
+    verdicts = [row[6] for row in report.ratio_rows()[1]]
+    assert verdicts == ["baseline", "undecided", "failed, fell back: magic"]
     assert report.workload.common == ("model=s",)
     assert json.loads((tmp_path / "out" / "report.json").read_text())["arms"][0]["runs"] == 2
     assert cli.main(["compare", f"runs={tmp_path / 'sweep'}", "baseline=cache=decoded"]) == cli.FAILED  # one arm failed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -75,6 +76,26 @@ def test_red_keeps_the_version_of_its_first_time() -> None:
     assert row.entry.parity.red_since == "0.1.0"
     (row,) = booked((row,), [make_entry()])
     assert row.entry.parity.red_since is None
+
+
+@pytest.mark.parametrize("versions", [{"lucid-yolo-lab": "not installed"}, {}], ids=["not installed", "not told"])
+def test_red_of_a_checkout_counts_from_the_version_that_books(
+    versions: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    place = {**PLACE, "versions": {"torch": "9.9", **versions}}
+    report = make_report({"eager": [10.0], "magic": [5.0]}, environment=place)
+    ledger, red = tmp_path / "ledger.json", Parity(ParityState.RED, "x")
+    (entry,) = book_reports(ledger, [report], parity=red)
+    assert entry.parity.red_since == project["version"]
+    assert judge(entry, version=project["version"]).state is State.KEEP  # within the release that found it
+    assert judge(entry, version="9.9").reason == f"parity red since {project['version']}"
+    monkeypatch.setattr(book, "__version__", "0+unknown")  # what a checkout has that is not installed
+    before = ledger.read_bytes()
+    with pytest.raises(RunError, match=r"cannot be booked as red: .* Install the project"):
+        book_reports(ledger, [report], parity=red)
+    assert ledger.read_bytes() == before
+    assert book_reports(ledger, [report], parity=GREEN)
 
 
 def test_parts_of_a_workload_are_pooled_where_nothing_else_differs() -> None:

@@ -14,8 +14,10 @@ import pytest
 from lucid_yolo.bench import book
 from lucid_yolo.bench.comparison import Comparison
 from lucid_yolo.bench.ledger import HEADER, Entry, Judgement, Share, State, judge, ledger_rows, read_ledger
+from lucid_yolo.bench.profiled import RECORDED, read_profile
 from lucid_yolo.bench.step_profile import StepProfile
 from lucid_yolo.config.errors import RunError
+from lucid_yolo.config.regions import REGIONS
 from lucid_yolo.config.workloads import ParityState, read_workload
 from tests.bench.runs import PLACE, make_profile, make_report
 
@@ -119,8 +121,8 @@ def test_no_part_counts_twice_and_none_without_a_time_has_a_share(desk: Desk) ->
 def test_an_arm_that_was_profiled_and_not_timed_has_a_row_of_its_own(desk: Desk) -> None:
     updates = {**OFF, "capture.updates": True}
     for arm, left, flags in (("loss", 1.0, LOSS), ("updates", 5.0, updates)):
-        pair = (at(make_profile(ms, **on), commit="def") for ms, on in ((10.0, OFF), (left, flags)))
-        rows = desk.book(make_detect("network"), *desk.share(arm, *pair))
+        pair = (at(make_profile(ms, part=arm, **on), commit="def") for ms, on in ((10.0, OFF), (left, flags)))
+        rows = desk.book(make_detect("network"), *desk.share(arm, *pair, part=arm))
     assert set(rows) == {"network", "loss", "updates"}
     assert (rows["loss"].pairs, rows["loss"].commit, rows["loss"].batch) == ((), "def", 4)
     assert rows["network"].commit == "abc"
@@ -208,9 +210,10 @@ def test_a_timed_arm_takes_no_share_of_another_commit(desk: Desk) -> None:
 
 def test_both_profiles_may_have_a_flag_that_the_arm_has_not(desk: Desk) -> None:
     clipped = {"capture.network": True, "capture.gradient_norm": True}
-    eager, flagged = make_profile(10.0, **{**OFF, "capture.network": True}), make_profile(1.0, **{**OFF, **clipped})
-    rows = desk.book(make_detect("network"), *desk.share("gradient_norm", eager, flagged))
-    assert rows["gradient_norm"].share == Share("loss", 10.0, 90.0)
+    eager = make_profile(10.0, part="clip", **{**OFF, "capture.network": True})
+    flagged = make_profile(1.0, part="clip", **{**OFF, **clipped})
+    rows = desk.book(make_detect("network"), *desk.share("gradient_norm", eager, flagged, part="clip"))
+    assert rows["gradient_norm"].share == Share("clip", 10.0, 90.0)
 
 
 def test_a_row_for_every_flag_that_an_arm_switches(desk: Desk) -> None:
@@ -230,11 +233,52 @@ def test_what_another_baseline_has_is_on_both_sides(desk: Desk) -> None:
     report = make_report({"heads": [10.0], "network+heads": [5.0]}, name="segment_b4_heads")
     report = replace(report, workload=workload)
     heads = {**OFF, "capture.heads": True}
-    eager, flagged = make_profile(10.0, **heads), make_profile(1.0, **{**heads, "capture.network": True})
-    assert desk.book(report, *desk.share("network+heads", eager, flagged))["network+heads"].share is not None
-    plain = make_profile(10.0, **{**OFF, "capture.heads": False})
-    error = desk.refusal(report, *desk.share("network+heads", plain, flagged))
+    eager, flagged = (
+        make_profile(ms, part="backward", **flags)
+        for ms, flags in ((10.0, heads), (1.0, {**heads, "capture.network": True}))
+    )
+    share = desk.share("network+heads", eager, flagged, part="backward")
+    assert desk.book(report, *share)["network+heads"].share is not None
+    plain = make_profile(10.0, part="backward", **{**OFF, "capture.heads": False})
+    error = desk.refusal(report, *desk.share("network+heads", plain, flagged, part="backward"))
     assert "eager.json has capture.heads false, baseline heads true" in error
+
+
+STORED = Path(__file__).resolve().parents[2] / "docs"
+
+
+@pytest.mark.parametrize(
+    ("arm", "part", "others", "allowed"),
+    [
+        ("loss", "updates", "updates", "loss"),
+        ("loss", "loss+clip", "clip", "loss"),
+        ("network", "loss", "loss", "backward, forward"),
+        ("gradient_norm", "optimizer", "optimizer", "clip"),
+        ("updates", "orthogonalization+ema", "orthogonalization, ema", "updates"),
+        ("all", "ema", "ema", "backward, clip, forward, loss, orthogonalization, updates"),
+    ],
+)
+def test_a_part_that_the_arm_does_not_record_is_refused(
+    desk: Desk, arm: str, part: str, others: str, allowed: str
+) -> None:
+    eager = read_profile(STORED / "records" / "profiles" / "detect_b4_eager.json")  # a real one, with all of its parts
+    flagged = replace(eager, flags={**eager.flags, "magic": True})
+    error = desk.refusal(make_detect(arm), *desk.share(arm, eager, flagged, part=part))
+    assert f"does not record {others}. Of the parts of " in error
+    assert f"eager.json it records {allowed}: name one" in error
+
+
+def test_shares_that_are_booked_stay_bookable() -> None:
+    rows = [row for row in read_ledger(STORED / "ledger.json") if row.entry.share is not None]
+    assert rows
+    for row in rows:
+        assert row.entry.share is not None
+        (region,) = row.entry.option.removeprefix("capture=").split("+")
+        assert row.entry.share.part in RECORDED[region]
+
+
+def test_the_parts_of_each_region_are_known() -> None:
+    assert set(RECORDED) == set(REGIONS)
 
 
 def test_a_share_belongs_to_one_arm_that_is_no_baseline(desk: Desk) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import importlib.abc
 import os
+import signal
 import subprocess
 import sys
 import warnings
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -219,6 +223,33 @@ def test_info(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixtu
     assert "optimizer/musgd" in capsys.readouterr().out + caplog.text
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--cfg", "job"], ["check"]], ids=" ".join)
+def test_a_reader_that_leaves_ends_the_command_in_silence(arguments: list[str], unbuffered: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    env = {**os.environ, "PYTHONPATH": str(CHECKOUT), "PYTHONUNBUFFERED": unbuffered}
+    command = [sys.executable, "-m", "lucid_yolo", *arguments]
+    done = subprocess.run(command, check=False, stdout=writing, stderr=subprocess.PIPE, text=True, env=env)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
+
+
+def test_another_pipe_that_breaks_keeps_its_traceback(engine: SimpleNamespace) -> None:
+    engine.result = BrokenPipeError("of a worker")
+    with pytest.raises(BrokenPipeError, match="of a worker"):
+        cli.main(["train"])
+
+
+@pytest.mark.filterwarnings("ignore:requested, but not active")
+def test_a_table_in_a_pipe_breaks_no_name(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["capture=gradient_norm+orthogonalization", "kernels=fused", "trainer.accelerator=cpu"]
+    assert cli.main(["plan", *options]) == 0
+    text = capsys.readouterr().out
+    for rule in ("capture.gradient_norm.needs-cuda", "capture.orthogonalization.needs-cuda", "kernels.needs-cuda"):
+        assert f"[{rule}]" in text
+
+
 def test_warnings_are_sentences_without_code(engine: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     def show(config: Any) -> str:  # pytest keeps the warnings themselves to itself
         return warnings.formatwarning(UserWarning("a.jpg is empty"), UserWarning, "loader.py", 7, "warnings.warn(...)")
@@ -230,6 +261,44 @@ def test_warnings_are_sentences_without_code(engine: SimpleNamespace, monkeypatc
     assert cli.main(["plan"]) == 0
     assert shown == ["warning: a.jpg is empty\n"]
     assert warnings.formatwarning is before
+
+
+class Watched(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Stands in for a module: notes whether the garbage collector was on while it was imported."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.collecting: list[bool] = []
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        return ModuleSpec(fullname, self) if fullname == self.name else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        self.collecting.append(gc.isenabled())
+        raise DataError("far enough")
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments"),
+    [
+        ("engine.train", ["train"]),
+        ("engine.validate", ["validate", "checkpoint=a"]),
+        ("engine.predict", ["predict", "checkpoint=a", "source=x.jpg"]),
+        ("engine.plan", ["plan"]),
+        ("data.check", ["check"]),
+        ("bench.compare", ["compare", "workload=tiny"]),
+        ("engine.profile", ["profile"]),
+    ],
+)
+def test_no_garbage_is_collected_while_a_verb_imports(
+    monkeypatch: pytest.MonkeyPatch, module: str, arguments: list[str]
+) -> None:
+    watched = Watched(f"lucid_yolo.{module}")
+    monkeypatch.delitem(sys.modules, watched.name, raising=False)
+    monkeypatch.setattr(sys, "meta_path", [watched, *sys.meta_path])
+    gc.enable()
+    assert cli.main(arguments) == cli.REFUSED
+    assert (watched.collecting, gc.isenabled()) == ([False], True)
 
 
 LIGHT = """

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,9 @@ import lucid_yolo
 from lucid_yolo.config import sweep
 from lucid_yolo.config.compose import Request, compose_with_hydra, read_request
 from lucid_yolo.config.errors import RunError
+from lucid_yolo.config.schema import PrecisionName
+from lucid_yolo.perf.plan import resolve
+from tests.perf.machines import CUDA, make_config
 
 CHECKOUT = Path(lucid_yolo.__file__).resolve().parents[1]
 # Python runs a module of this name at its start: it notes each process without a change to the program.
@@ -97,6 +101,27 @@ def test_a_table_says_what_set_the_runs_apart_and_how_they_ended(tmp_path: Path)
     table = sweep.sweep_table(tmp_path)
     rows = list(zip(*(map(str, column.cells) for column in table.columns), strict=True))
     assert rows == [("9", "seed=1", "failed", "", ""), ("10", "seed=2", "finished", "0.2500", "42 s")]
+
+
+@pytest.mark.filterwarnings("ignore:requested, but not active")
+def test_the_table_names_flags_that_fell_back(tmp_path: Path) -> None:
+    machine = replace(CUDA, cuda_devices=(), accelerator="cpu", accelerator_reason="no CUDA device")
+    asked = make_config(precision=PrecisionName.BF16, capture=["network"])
+    plans = {
+        "0": resolve(asked, machine, None),
+        "1": resolve(asked, CUDA, None),
+        "2": resolve(asked, CUDA, None).complete({"capture.network": {"replays": 1, "retired": "a hook was added"}}),
+    }
+    for name, plan in plans.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "overrides.yaml").write_text(f"- seed={name}\n")
+        summary = {"status": "finished", "metrics": {}, "timing": {}, "plan": plan.as_dict()}
+        (tmp_path / name / "summary.json").write_text(json.dumps(summary))
+    assert list(sweep.sweep_table(tmp_path).columns[2].cells) == [
+        "finished, fell back: capture.network, precision",
+        "finished",
+        "finished, fell back: capture.network",
+    ]
 
 
 def test_default_directories_of_a_sweep_lie_in_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 import os
+from dataclasses import replace
+from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hydra.core.global_hydra import GlobalHydra
@@ -96,8 +99,76 @@ def test_edits_from_python_are_refused_in_our_words() -> None:
     cfg = compose()
     cfg.trainer.max_epochs = "${data.recipe.epoch}"
     for use in (to_root, overrides_of):
-        with pytest.raises(ConfigError, match=r"'data\.recipe\.epoch' not found"):
+        with pytest.raises(ConfigError) as caught:
             use(cfg)
+        assert str(caught.value) == (
+            "trainer.max_epochs: '${data.recipe.epoch}' refers to the key 'data.recipe.epoch', which does not exist. "
+            "Did you mean 'data.recipe.epochs'?"
+        )
+    cfg.trainer.max_epochs = "${model.variant}"
+    with pytest.raises(
+        ConfigError, match=r"^trainer\.max_epochs: '\$\{model\.variant\}' is 'n', a whole number is exp"
+    ):
+        to_root(cfg)
+    cfg = compose()
+    del cfg.model.width
+    with pytest.raises(ConfigError, match=r"^model\.width must be given: model\.width=VALUE\.$"):
+        to_root(cfg)
+
+
+WRONG = {
+    "model.width": ("abc", "model.width: 'abc' is not a number."),
+    "model.widht": (1.0, "There is no key 'model.widht'. Did you mean 'model.width'?"),
+    "precision.name": ("bf17", "precision.name: 'bf17' is not one of auto, 32-true, bf16-mixed, 16-mixed."),
+    "seed": (None, "seed: null is not allowed, a whole number is expected."),
+    "trainer.deterministic": ("maybe", "trainer.deterministic: 'maybe' is not true or false."),
+    "optimizer": ("sgd", "optimizer: 'sgd' is not a mapping with the keys "),
+    "cache.selected": (["decoded"], "cache.selected: ['decoded'] is not one of none, decoded, prepared."),
+}
+
+
+def set_field(settings: Any, key: str, value: Any) -> None:
+    """Set a dotted key of nested dataclasses."""
+    stem, _, leaf = key.rpartition(".")
+    setattr(reduce(getattr, filter(None, stem.split(".")), settings), leaf, value)
+
+
+def test_edits_of_the_dataclasses_are_refused_in_our_words() -> None:
+    root = to_root(compose())
+    for key, (value, _) in WRONG.items():
+        set_field(root, key, value)
+    with pytest.raises(ConfigError) as caught:
+        to_root(root)
+    left = [sentence for _, sentence in WRONG.values()]
+    assert len(caught.value.problems) == len(left)
+    for problem in caught.value.problems:
+        left = [sentence for sentence in left if not problem.startswith(sentence)]
+    assert left == []
+
+
+def test_what_a_dataclass_holds_is_what_the_command_line_would_make_of_it() -> None:
+    root = to_root(compose(["seed=3"]))
+    edits = {
+        "precision.name": "bf16-mixed",
+        "trainer.max_epochs": "5",
+        "optimizer.lr": 1,
+        "data.root": Path("/data/mine"),
+    }
+    for key, value in edits.items():
+        set_field(root, key, value)
+    written = to_root(compose(["seed=3", *(f"{key}={value}" for key, value in edits.items())]))
+    edited = to_root(root)
+    assert replace(edited, overrides=[], run_dir="") == replace(written, overrides=[], run_dir="")
+    assert type(edited.precision.name) is type(written.precision.name)
+
+
+@pytest.mark.parametrize("key", WRONG)
+def test_a_mapping_without_types_is_refused_in_our_words(key: str) -> None:
+    value, sentence = WRONG[key]
+    mapping = reduce(lambda inner, name: {name: inner}, reversed(key.split(".")), value)
+    with pytest.raises(ConfigError) as caught:
+        to_root(OmegaConf.create(mapping))
+    assert caught.value.problems[0].startswith(sentence)
 
 
 def test_contradictions_are_found() -> None:

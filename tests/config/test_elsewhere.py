@@ -97,6 +97,41 @@ def test_an_option_by_another_name(group: str, written: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "format"),
+    [
+        ("data=mydata.yaml", "yolo"),
+        ("data=/data/mine/data.YML", "yolo"),
+        ("data=/data/mine", "FORMAT"),
+        ("data=mine/instances.json", "FORMAT"),
+    ],
+)
+def test_a_data_set_written_as_an_option(
+    line: str, format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written = line.partition("=")[2]
+    message = refusal(line)
+    assert message.endswith("Options: coco, dota, made, rolabelimg, shapes, yolo.")
+    found = re.search(r": write (data=\w+) (data\.root=\S+)\. Options", message)
+    assert found is not None
+    assert found[1] == f"data={format}"
+    data = to_root(compose([found[1].replace("FORMAT", "coco"), found[2]])).data
+    assert data.root == str(tmp_path / written)  # an absolute path stays what it is
+
+
+@pytest.mark.parametrize("written", ["yolo26n.pt", "runs/2026-01-02_03-04-05", "/weights/best.ckpt"])
+def test_weights_written_as_an_option(written: str) -> None:
+    message = refusal(f"model={written}")
+    assert "weights are named by model.init_from, with a checkpoint of this project" in message
+    assert to_root(compose([f"model.init_from={written}"])).model.init_from == str(Path(written).absolute())
+
+
+def test_a_wrong_name_is_no_file() -> None:
+    assert refusal("data=pictures").startswith("data has no option 'pictures'. Options: coco, dota, ")
+    assert "Did you mean 'sgd'?" in refusal("optimizer=sgdd")
+
+
+@pytest.mark.parametrize(
     ("line", "write"),
     [
         ("capture.network=true", "To select it write capture=network."),

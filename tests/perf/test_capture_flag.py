@@ -150,3 +150,17 @@ def test_the_whole_step_is_recorded_for_every_task_and_optimizer_compiled_or_not
         config = make_config(task=task, capture=[STEP], optimizer=optimizer, compile=compiled)
         plan = resolve(config, CUDA, None)
         assert (plan["capture.step"].active, plan["compile"].active) == (True, str(compiled))
+
+
+@pytest.mark.parametrize("machine", [CPU, MPS])
+def test_only_a_precision_that_a_run_gets_has_a_scaler(machine) -> None:
+    asked = {"capture": [STEP], "precision": PrecisionName.FP16}
+    with pytest.raises(ConfigError) as caught:
+        resolve(make_config(**asked, on_unmet=OnUnmet.RAISE), machine, None)
+    assert [problem.rpartition(" ")[2] for problem in caught.value.problems] == [
+        "[capture.step.needs-cuda]",
+        "[precision.mixed-needs-cuda]",
+    ]
+    assert resolve(make_config(**asked), CUDA, None)["capture.step"].rule_id == "capture.step.no-scaler"
+    for precision in set(PrecisionName) - {PrecisionName.FP16}:
+        assert resolve(make_config(capture=[STEP], precision=precision), CUDA, None)["capture.step"].active is True

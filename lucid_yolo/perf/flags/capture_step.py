@@ -10,16 +10,13 @@ from lucid_yolo.config.regions import STEP
 from lucid_yolo.config.schema import PrecisionName
 from lucid_yolo.perf.flag import Choice, Flag
 from lucid_yolo.perf.flags.capture import setup_rule
+from lucid_yolo.perf.flags.precision import active_precision
 from lucid_yolo.perf.rules import Facts, Kind, Rule, Stage, goes_alone, needs_cuda
 
 
 def is_selected(facts: Facts) -> bool:
     """Whether the configuration asks for it."""
     return facts.config.capture.step.selected
-
-
-def _is_fp16(facts: Facts) -> bool:
-    return facts.config.precision.name is PrecisionName.FP16
 
 
 FLAGS = (
@@ -44,9 +41,9 @@ FLAGS = (
             needs_cuda("capture.step.needs-cuda", asked=is_selected, claim="capture=step records a CUDA graph"),
             Rule(
                 id="capture.step.no-scaler",
-                stage=Stage.CONFIG,
+                stage=Stage.MACHINE,
                 kind=Kind.FALLBACK,
-                applies=lambda facts: is_selected(facts) and _is_fp16(facts),
+                applies=lambda facts: is_selected(facts) and active_precision(facts) == PrecisionName.FP16,
                 sentence="capture=step has no place for the loss scaler of precision=16-mixed, which reads the device "
                 "in each step; precision=bf16-mixed needs none",
             ),

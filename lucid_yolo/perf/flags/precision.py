@@ -33,6 +33,13 @@ def _choose(facts: Facts) -> Choice:
     return Choice(value="bf16-mixed", reason=f"auto: {machine.device_name} computes in bfloat16")
 
 
+def active_precision(facts: Facts) -> str:
+    """The arithmetic that a run gets, which may be another one than it asks for; for rules of other flags."""
+    (flag,) = FLAGS
+    fell_back = any(rule.applies(facts) for rule in flag.rules)
+    return str(flag.fallback if fell_back else flag.choose(facts).value)
+
+
 FLAGS = (
     Flag(
         key="precision",
