@@ -12,7 +12,7 @@ from torch import Tensor
 from lucid_yolo.optim.buckets import BUCKET_COST, make_bucket, matrix_shape, plan_buckets
 from lucid_yolo.optim.flat import FlatGroup, FlatOptimizer
 
-MOMENTUM, ORTHOGONALIZATION, MOVE = "momentum", "orthogonalization", "move"
+ORTHOGONALIZATION, MOVE = "orthogonalization", "move"
 """Parts of an update, see `PartRunner`."""
 
 
@@ -80,12 +80,12 @@ class MuSGD(FlatOptimizer):
 
     def update(self, flat: FlatGroup) -> None:
         """Advance the momentum, orthogonalize, mix, let the matrices decay, move the parameters."""
-        self.run_part(MOMENTUM, flat, self.advance_momentum)
         self.run_part(ORTHOGONALIZATION, flat, self.orthogonalize)
         self.run_part(MOVE, flat, self.move)
 
     def orthogonalize(self, flat: FlatGroup) -> None:
-        """Write the orthogonalized and scaled directions of the matrices in ``flat.update`` to ``flat.directions``."""
+        """Advance the momentum, and write the orthogonalized directions of the matrices to ``flat.directions``."""
+        self.advance_momentum(flat)
         if flat.directions is not None:
             for bucket in flat.buckets:
                 bucket.orthogonalize(flat.update, out=flat.directions, steps=flat.group["newton_schulz_steps"])

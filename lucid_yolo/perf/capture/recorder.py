@@ -14,7 +14,7 @@ from lucid_yolo.nn.cast import CastOnce
 from lucid_yolo.nn.model import Network
 from lucid_yolo.nn.parts import Span
 from lucid_yolo.optim.flat import FlatOptimizer
-from lucid_yolo.optim.musgd import MOMENTUM, MOVE, ORTHOGONALIZATION
+from lucid_yolo.optim.musgd import MOVE, ORTHOGONALIZATION
 from lucid_yolo.perf.capture.function import FunctionRegion, trained_parameters
 from lucid_yolo.perf.capture.gradients import GradientPlaces
 from lucid_yolo.perf.capture.handover import Handover
@@ -29,7 +29,7 @@ TARGETS = 1
 GRADIENT_NORM = "gradient_norm"
 """Option of ``capture`` that records clipping."""
 
-OPTIONS_OF_PARTS = {MOMENTUM: "updates", ORTHOGONALIZATION: "orthogonalization", MOVE: "updates"}
+OPTIONS_OF_PARTS = {ORTHOGONALIZATION: "orthogonalization", MOVE: "updates"}
 """Option of ``capture`` that records a part of an update."""
 
 

@@ -22,8 +22,8 @@ SUMMARIES = {
     "heads": "Replays forward and backward of each group of predictions of the segmentation head.",
     "loss": "Replays assignment and losses, forward and backward.",
     "gradient_norm": "Replays the norm of all gradients and the clipping by it.",
-    "orthogonalization": "Replays the orthogonalization of MuSGD's matrices.",
-    "updates": "Replays the rest of MuSGD's update: momentum, mixing, decay and the move of the weights.",
+    "orthogonalization": "Replays the momentum of MuSGD and its orthogonalization.",
+    "updates": "Replays the rest of MuSGD's update: mixing, decay and the move of the weights.",
 }
 
 

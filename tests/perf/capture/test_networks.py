@@ -34,7 +34,7 @@ RECORDED = {"segment": REGIONS, "keypoints": OF_EVERY_TASK, "obb": OF_EVERY_TASK
 def parts_of(workload: str, name: str) -> int:
     """Recordings that an option makes."""
     options = list(REGIONS_OF.get(workload.partition(" ")[0], {}).values())
-    return options.count(name) if options and name in ("network", "heads") else {"updates": 2}.get(name, 1)
+    return options.count(name) if options and name in ("network", "heads") else 1
 
 
 def freeze_trunk(rig: Rig) -> None:
