@@ -67,23 +67,28 @@ def fits_table(name: str, record: Record) -> FigureTable:
     if len(rows) > 1:
         rows.append(("**mean**", *means, "", "", ""))
     scores = ("AP50-95", "AP50", "AP50-95 (NMS)", "AP50 (NMS)")
-    of = "" if ap == "box_ap" else f"{ap.removesuffix('_ap')} "
+    of = _scored_by(ap)
     header = ("run", *(f"{of}{score}" for score in scores), "fit", "step, median", "setting")
     together = f", {record['parallel']} runs at a time" if record["parallel"] > 1 else ""
     return FigureTable(name, header, tuple(rows), _source(record, together))
 
 
 def overfit_table(name: str, record: Record) -> FigureTable:
-    """Objects that are found among those of at least 8 px a side, and masks of at least 32 x 32 px, by decode."""
-    rows = []
-    for run in record["runs"]:
-        for decode, details in run["validate"]["details"].items():
-            for key, what in (("recall_50", ""), ("mask_recall_50", ", masks")):
-                if (recall := details.get(key)) is not None:
-                    share = recall["found"] / recall["objects"]
-                    found = f"{recall['found']} of {recall['objects']}"
-                    rows.append((f"{decode}{what}", found, f"**{share:.3f}**"))
-    return FigureTable(name, ("decode", "objects found", "recall at IoU 0.5"), tuple(rows), _source(record))
+    """By decode: boxes of at least 8 px a side and masks of at least 32 x 32 px that are found, and AP of the task."""
+    recalls = {"recall_50": "boxes found at IoU 0.5", "mask_recall_50": "masks found at IoU 0.5"}
+    scored = [details for run in record["runs"] for details in run["validate"]["details"].items()]
+    shown = [key for key in recalls if all(key in details for _, details in scored)]
+    rows = [
+        (
+            decode,
+            *(f"{details[key]['found']} of {details[key]['objects']}" for key in shown),
+            *(f"**{details[key]:.3f}**" for key in ("ap", "ap50")),
+        )
+        for decode, details in scored
+    ]
+    of = _scored_by(next(key for key in record["metrics"] if key != "primary"))
+    header = ("decode", *(recalls[key] for key in shown), f"{of}AP50-95", f"{of}AP50")
+    return FigureTable(name, header, tuple(rows), _source(record))
 
 
 def step_table(name: str, record: Record) -> FigureTable:
@@ -117,7 +122,7 @@ def norm_table(name: str, record: Record) -> FigureTable:
     return FigureTable(name, header, tuple(rows), _source(record))
 
 
-def loader_table(name: str, record: Record) -> FigureTable:
+def sample_table(name: str, record: Record) -> FigureTable:
     """Cost of a training sample in decodes."""
     decoded = ", every picture decoded afresh" if record["cache"] == "none" else ""
     colour = "part of it" if record["hsv"] == "worker" else "left to the device"
@@ -164,12 +169,20 @@ TABLES: dict[str, Callable[[str, Record], FigureTable]] = {
     "shapes_obb": fits_table,
     "bccd": fits_table,
     "overfit": overfit_table,
+    "overfit_segment": overfit_table,
+    "overfit_keypoints": overfit_table,
+    "overfit_obb": overfit_table,
     "step": step_table,
     "norm": norm_table,
-    "loader": loader_table,
-    "loader_decoded": loader_table,
-    "loader_decoded_device": loader_table,
+    "sample": sample_table,
+    "sample_decoded": sample_table,
+    "sample_decoded_device": sample_table,
 }
+
+
+def _scored_by(ap: str) -> str:
+    """What a table writes before AP where it is not that of boxes."""
+    return "" if ap == "box_ap" else f"{ap.removesuffix('_ap')} "
 
 
 def _plan(plan: Mapping[str, Mapping[str, Any]]) -> str:

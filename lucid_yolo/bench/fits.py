@@ -45,8 +45,16 @@ def run_fit(run_dir: Path, overrides: Sequence[str], *, seed: int, validate: Seq
     if validate:
         out = run_dir / "validation"
         _verb("validate", [f"checkpoint={run_dir}", f"out={out}", *validate], log=run_dir.with_suffix(".val.log"))
-        summary["validate"] = json.loads((out / "report.json").read_text(encoding="utf-8"))
+        report = json.loads((out / "report.json").read_text(encoding="utf-8"))
+        # A record travels, the folders of this machine do not.
+        summary["validate"] = {**report, "checkpoint": run_dir.name, "source": from_here(report["source"])}
     return summary
+
+
+def from_here(place: str) -> str:
+    """A place as seen from the working directory; of one that lies elsewhere the name alone."""
+    path = Path(place)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else path.name
 
 
 def condense(summaries: Sequence[Mapping[str, Any]], *, command: str, overrides: Sequence[str]) -> dict[str, Any]:

@@ -50,6 +50,7 @@ def test_a_fit_and_its_validation_become_a_record(tmp_path: Path) -> None:
     record = json.loads(out.read_text())
     (run,) = record["runs"]
     assert (run["seed"], run["status"], run["validate"]["split"]) == (3, "finished", "train")
+    assert not any(str(tmp_path) in run["validate"][key] for key in ("checkpoint", "source"))
     assert run["validate"]["details"]["one_to_one"]["recall_50"]["objects"] > 0
     assert record["metrics"]["box_ap"]["mean"] == run["metrics"]["box_ap"]
 

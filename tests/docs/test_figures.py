@@ -110,7 +110,11 @@ def test_fits_table_shows_what_the_task_is_scored_by() -> None:
 
 
 def test_overfit_table_shows_boxes_and_masks() -> None:
-    details = {"recall_50": {"found": 3, "objects": 4}, "mask_recall_50": {"found": 1, "objects": 2}}
-    record = {"runs": [{"validate": {"details": {"one_to_one": details}}}], **SOURCE}
-    rows = (("one_to_one", "3 of 4", "**0.750**"), ("one_to_one, masks", "1 of 2", "**0.500**"))
-    assert overfit_table("any", record).rows == rows
+    details = {"ap": 0.25, "ap50": 0.5, "recall_50": {"found": 3, "objects": 4}}
+    masks = {"mask_recall_50": {"found": 1, "objects": 2}}
+    for found, cells in ((details, ("3 of 4",)), ({**details, **masks}, ("3 of 4", "1 of 2"))):
+        run = {"validate": {"details": {"one_to_one": found}}}
+        table = overfit_table("any", {"runs": [run], "metrics": {"primary": 0.0, "mask_ap": 0.0}, **SOURCE})
+        assert table.rows == (("one_to_one", *cells, "**0.250**", "**0.500**"),)
+        assert len(table.header) == 1 + len(cells) + 2
+        assert table.header[-2:] == ("mask AP50-95", "mask AP50")
