@@ -108,7 +108,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     write_split(root, "val", 7)
     kinds = ("mosaic", "close_mosaic", "scale", "translate", "flip_lr", "hsv_h", "hsv_s", "hsv_v")
     plain = [f"data.augment.{kind}=0" for kind in kinds]
-    changes = [*FAST, *plain, "data.image_size=64", "data.batch_size=4", "trainer.max_epochs=40"]
+    changes = [*FAST, *plain, "data.image_size=64", "data.batch_size=4", "trainer.max_epochs=70", "seed=2"]
     result = ly.train(ly.compose(overrides(root, root.parent / "bars_run", *changes)))
     assert result.status == "finished"
     return root, result.run_dir
