@@ -31,6 +31,7 @@ from lucid_yolo.engine.prepare import Prepared, prepare
 from lucid_yolo.engine.run_dir import RunDir, claim, explain_unwritable, hold, reopen, write_text
 from lucid_yolo.engine.timing import Beginning, FitTiming
 from lucid_yolo.perf.plan import RunPlan
+from lucid_yolo.perf.waiting import advise_on_waiting
 
 
 def train(
@@ -99,6 +100,11 @@ def train(
             model={"parameters": outcome.parameters, "flops": outcome.flops},
         )
         summary.write_result(result, best_epoch=outcome.best_epoch, out_of_patience=outcome.out_of_patience)
+        advice = advise_on_waiting(
+            timing.data_wait_share, outcome.plan, workers=prepared.workers.count, epochs=root.trainer.max_epochs
+        )
+        if advice is not None:
+            console.print(advice)
         console.print(_closing_words(result, run_dir, saved=outcome.saved))
     return result
 
