@@ -10,6 +10,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
 from typing import Any, NoReturn
@@ -78,7 +79,8 @@ def main(argv: Sequence[str] | None = None, *, default_verb: str | None = None) 
         print(f"error: {error}", file=sys.stderr)
         return FAILED if isinstance(error, RunError) else REFUSED
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        with suppress(KeyboardInterrupt):  # once is understood
+            print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         if not reader_left():  # some other pipe

@@ -203,6 +203,7 @@ class State(StrEnum):
 
     KEEP = "keep"
     CANDIDATE = "candidate for retirement"
+    UNDECIDED = "undecided"
     UNMEASURED = "no measurement"
 
 
@@ -226,13 +227,14 @@ def judge(entry: Entry | None, *, version: str) -> Judgement:
     parity = entry.parity
     if parity.state is ParityState.RED and parity.red_since not in (None, version):
         return Judgement(State.CANDIDATE, f"parity red since {parity.red_since}")
-    if entry.mark is Mark.NOT_SLOWER and entry.pairs:
+    decided = len(entry.pairs) > 0 and entry.ratio.verdict is not Verdict.UNDECIDED
+    if entry.mark is Mark.NOT_SLOWER and decided:
         slower = entry.ratio.verdict is Verdict.SLOWER
         return Judgement(State.KEEP, f"{-entry.ratio.saved_percent:.1f} % slower here" if slower else "")
     share = entry.share
     if share is not None and share.removed_percent >= REMOVED_PERCENT:  # there was little to gain, and it was gained
         return Judgement(State.KEEP, f"{share.part} is lean in eager")
-    if entry.pairs and entry.ratio.saved_percent >= GAIN_PERCENT:
+    if decided and entry.ratio.saved_percent >= GAIN_PERCENT:
         return Judgement(State.KEEP)
     return _not_enough(entry)
 
@@ -240,6 +242,8 @@ def judge(entry: Entry | None, *, version: str) -> Judgement:
 def _not_enough(entry: Entry) -> Judgement:
     if not entry.pairs:
         return Judgement(State.UNMEASURED, "profiled, not timed")
+    if entry.ratio.verdict is Verdict.UNDECIDED:
+        return Judgement(State.UNDECIDED, "fewer than three pairs decide nothing")
     share = entry.share
     reason = f"saves {entry.ratio.saved_percent:.1f} %, less than {GAIN_PERCENT:g} %"
     if share is not None:
@@ -332,7 +336,7 @@ HEADER = (
 
 
 def ledger_rows(rows: Sequence[Row], workloads: Sequence[Workload], *, version: str) -> list[tuple[str, ...]]:
-    """Cells of the table: every arm of every documented workload, measured or not, task by task.
+    """Cells of the table: every arm of every documented workload, task by task, what was measured first.
 
     Args:
         rows: of the ledger.
@@ -350,7 +354,7 @@ def ledger_rows(rows: Sequence[Row], workloads: Sequence[Workload], *, version: 
                 blank = ("",) * (len(HEADER) - 4)
                 cells.append((workload.task, option, workload.name, *blank, str(judge(None, version=version).state)))
             cells += [(workload.task, f"`{one.option}`{against}", *_cells(one, version)) for one in entries]
-    return cells
+    return sorted(cells, key=lambda row: row[-1] == State.UNMEASURED)
 
 
 def _in_table(workload: Workload) -> tuple[int, list[tuple[str, int]]]:
@@ -387,7 +391,9 @@ def _ratio_cells(ratio: PairedRatio | None) -> tuple[str, str, str]:
     if ratio is None:
         return "", "", "profile only"
     spread = f"{ratio.median:.4f} ({ratio.low:.4f} to {ratio.high:.4f})"
-    return f"**{ratio.saved_percent:.1f} %**, {ratio.verdict}", spread, str(len(ratio.ratios))
+    saved = f"{ratio.saved_percent:.1f} %" if ratio.median <= 1 else f"none: {ratio.median:.2f} times as long"
+    shown = saved if ratio.verdict is Verdict.UNDECIDED else f"**{saved}**"
+    return f"{shown}, {ratio.verdict}", spread, str(len(ratio.ratios))
 
 
 _MEASURED = {"complete_fit": "complete fit", "step": "step", "image": "time an image"}

@@ -179,6 +179,11 @@ def read_record(run_dir: Path) -> tuple[Request, dict[str, Any]]:
             f"resume={run_dir}: no run is kept there ({error.filename} does not exist). "
             "Name the directory that a run printed as its run_dir."
         ) from None
+    except NotADirectoryError:
+        raise RunError(
+            f"resume={run_dir}: that is a file. Name the directory that a run printed as its run_dir; its last "
+            "state is found in it."
+        ) from None
     except (YAMLError, UnicodeDecodeError, OmegaConfBaseException):
         lines = config = None
     if not isinstance(lines, list) or not isinstance(config, DictConfig) or not config:

@@ -50,6 +50,7 @@ class Range:
 
 FINITE = Range()
 COUNT = Range(low=1)
+RANK = Range(low=1, high=1_000_000)  # more than any picture has anchors
 COUNT_OR_NONE = Range(low=0)
 NOT_NEGATIVE = Range(low=0)
 POSITIVE = Range(low=0, open_low=True)
@@ -71,8 +72,8 @@ RANGES: dict[str, Range] = {
     "task.loss.rle": NOT_NEGATIVE,
     "task.loss.oks": NOT_NEGATIVE,
     "task.loss.anchors_per_object": COUNT,
-    "task.assigner.topk_one_to_many": COUNT,
-    "task.assigner.topk_one_to_one": COUNT,
+    "task.assigner.topk_one_to_many": RANK,
+    "task.assigner.topk_one_to_one": RANK,
     "task.assigner.alpha": NOT_NEGATIVE,
     "task.assigner.beta": NOT_NEGATIVE,
     "task.assigner.small_side": NOT_NEGATIVE,

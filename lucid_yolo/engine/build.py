@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -17,13 +16,11 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from lucid_yolo.config.errors import ConfigError
-from lucid_yolo.config.paths import resolve_user_path
-from lucid_yolo.config.schema import DataConfig, PrefetchName, RootConfig
+from lucid_yolo.config.schema import PrefetchName, RootConfig
 from lucid_yolo.data.batch import Batch
 from lucid_yolo.data.colour import ColourStage
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.loader import TrainLoader, ValLoader
-from lucid_yolo.data.readers.settings import lasting_path
 from lucid_yolo.data.source import Pictures
 from lucid_yolo.engine.checkpoint import CheckpointFiles, ModelInfo
 from lucid_yolo.engine.initial import InitialWeights
@@ -56,23 +53,8 @@ def model_info(config: RootConfig, index: SplitIndex) -> ModelInfo:
         num_pictures=len(index),
         image_size=config.data.image_size,
         exif_orientation=config.data.exif_orientation.value,
-        data=json.dumps(
-            OmegaConf.to_container(OmegaConf.structured(_with_lasting_paths(config.data)), enum_to_str=True)
-        ),
+        data=json.dumps(OmegaConf.to_container(OmegaConf.structured(config.data), enum_to_str=True)),
     )
-
-
-def _with_lasting_paths(data: DataConfig) -> DataConfig:
-    """The same data from any working directory, for those who load the checkpoint."""
-    if data.root is None:
-        return data
-    found, root = copy.copy(data), resolve_user_path(data.root)
-    found.root = str(root)
-    for name in ("train", "val", "test", "train_images", "val_images", "test_images"):
-        value = getattr(data, name)
-        if value is not None:
-            setattr(found, name, lasting_path(value, root))
-    return found
 
 
 def build_module(

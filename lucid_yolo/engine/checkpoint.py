@@ -156,13 +156,13 @@ def read_checkpoint(path: Path, *, key: str = "checkpoint") -> dict[str, Any]:
         raise RunError(f"{key}={path}: no such file. A run keeps its own in <run_dir>/checkpoints/best.ckpt.")
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise RunError(f"{key}={path} cannot be read: {error.strerror or error}") from None
     except Exception as error:  # a damaged file fails anywhere in the reader
-        reason = str(error).partition("\n")[0] or "it is empty"
-        if "PytorchStreamReader" in reason:
-            reason = "it is damaged, or only a part of the file"
-        elif not any(map(str.isalpha, reason)):
-            reason = "it is no file that torch has saved"
-        raise RunError(f"{key}={path} cannot be read as a checkpoint of this project: {reason}") from None
+        raise RunError(
+            f"{key}={path} cannot be read as a checkpoint of this project: {_why_unreadable(path, str(error))}. "
+            "Name a run directory of lucid_yolo, or a file of its checkpoints/; those of other projects do not fit."
+        ) from None
     if not isinstance(content, dict) or BLOCK not in content or "state_dict" not in content:
         raise RunError(f"{key}={path} was not written by lucid_yolo: it has no block '{BLOCK}'.")
     found = content[BLOCK].get("format")
@@ -199,6 +199,17 @@ def load_model(path: Path, *, device: torch.device) -> TrainedModel:
         reason = str(error).splitlines()[-1].strip()
         raise RunError(f"checkpoint={path} does not fit the model it describes: {reason}") from None
     return TrainedModel(model=model.to(device).eval().requires_grad_(False), task=task, info=info, path=path)
+
+
+def _why_unreadable(path: Path, message: str) -> str:
+    """What torch's reader means, in a few words: its own advice is to trust the file."""
+    if path.is_file() and path.stat().st_size == 0:
+        return "it is empty"
+    if "PytorchStreamReader" in message:
+        return "it is damaged, or only a part of the file"
+    if "Unsupported global" in message or "GLOBAL" in message:
+        return "it holds objects of Python code, which this project never saves and does not load"
+    return "it is no file that torch has saved"
 
 
 class CheckpointFiles(TorchCheckpointIO):

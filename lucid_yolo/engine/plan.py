@@ -12,6 +12,7 @@ from rich.table import Table
 from lucid_yolo.bench.notebook import as_html, as_text
 from lucid_yolo.config.compose import to_root
 from lucid_yolo.config.schema import RootConfig
+from lucid_yolo.data.readers.problems import counted
 from lucid_yolo.engine.auto import foretell
 from lucid_yolo.engine.prepare import prepare
 from lucid_yolo.nn.complexity import Complexity, Deployable, count
@@ -55,7 +56,7 @@ def model_line(variant: str, model: Complexity, num_classes: int, image_size: in
     """Size of a model in a sentence."""
     return (
         f"model {variant}: {model.parameters / 1e6:.2f} M parameters (both branches), {model.flops / 1e9:.1f} GFLOPs "
-        f"(deployed branch, {image_size} px, {num_classes} classes)"
+        f"(deployed branch, {image_size} px, {counted(num_classes, 'class', 'classes')})"
     )
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from lucid_yolo.config.schema import RootConfig
+from lucid_yolo.data.readers import with_lasting_places
 from lucid_yolo.engine import build
 from lucid_yolo.engine.resolve import Resolved, read_and_resolve
 from lucid_yolo.tasks import get_task
@@ -45,7 +46,7 @@ def prepare(root: RootConfig) -> Prepared:
     accelerator = str(resolved.plan["accelerator"].active)
     return Prepared(
         **vars(resolved),
-        config=root,
+        config=replace(root, data=with_lasting_places(root.data)),
         task=get_task(root.task.name),
         device=torch.device("cuda", 0) if accelerator == "cuda" else torch.device(accelerator),
     )

@@ -19,6 +19,7 @@ from lucid_yolo.config.errors import LucidError, RunError
 from lucid_yolo.config.paths import resolve_user_path
 from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.data.index import SplitIndex
+from lucid_yolo.data.readers.problems import counted
 from lucid_yolo.engine import report
 from lucid_yolo.engine.auto import settle
 from lucid_yolo.engine.callbacks import since_best
@@ -61,15 +62,15 @@ def train(
     prepared = prepare(root)
     run_dir, place = _open_run_dir(root, prepared.splits.train)
     with hold(run_dir), explain_unwritable(run_dir), RunConsole(run_dir.log) as console:
-        _record_start(run_dir, root)
+        _record_start(run_dir, prepared.config)
         summary = _Summary(run_dir, prepared)
         summary.write(status="running")
-        console.print(prepared.plan.render())
-        prepared.plan.warn()
-        for sentence in filter(None, (place, prepared.workers.note, prepared.workers.warning)):
-            console.print(sentence)
         pictures = PictureWriter()
         try:
+            console.print(prepared.plan.render())
+            prepared.plan.warn()
+            for sentence in filter(None, (place, prepared.workers.note, prepared.workers.warning)):
+                console.print(sentence)
             prepared = settle(prepared, console)
             summary.happened(prepared.plan)
             outcome = run_fit(prepared, run_dir, console, timing, pictures, callbacks, told=summary.happened)
@@ -117,17 +118,26 @@ def _open_run_dir(root: RootConfig, train: SplitIndex) -> tuple[RunDir, str]:
     state = read_checkpoint(run_dir.last)
     _check_labels(run_dir, ModelInfo.from_plain(state[BLOCK]), train)
     epochs = state["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]
-    place = f"Goes on after {epochs} whole epochs and {state['global_step']} updates."
+    updates: int = state["global_step"]
+    most_epochs, most_updates = root.trainer.max_epochs, root.trainer.max_steps
+    trained = f"{counted(epochs, 'whole epoch')} and {counted(updates, 'update')}"
+    place = f"Goes on after {trained}."
+    if epochs > most_epochs or (most_updates is not None and updates > most_updates):
+        raise RunError(
+            f"resume={run_dir.root}: that run has trained {trained} already, more than trainer.max_epochs={most_epochs}"
+            f"{f' and trainer.max_steps={most_updates}' if most_updates is not None else ''} allow. Raise what is "
+            "exceeded, or use its checkpoint as it is."
+        )
     if not _is_finished(run_dir):  # perhaps all but the last report is there
         return run_dir, place
-    if epochs >= root.trainer.max_epochs:
+    if epochs >= most_epochs:
         raise RunError(
-            f"resume={run_dir.root}: that run has trained its {epochs} epochs, nothing is left to do. "
+            f"resume={run_dir.root}: that run has trained its {counted(epochs, 'epoch')}, nothing is left to do. "
             "Raise trainer.max_epochs to go on."
         )
-    if root.trainer.max_steps is not None and state["global_step"] >= root.trainer.max_steps:
+    if most_updates is not None and updates >= most_updates:
         raise RunError(
-            f"resume={run_dir.root}: that run has made its {state['global_step']} updates, nothing is left to do. "
+            f"resume={run_dir.root}: that run has made its {counted(updates, 'update')}, nothing is left to do. "
             "Raise trainer.max_steps (or null) to go on."
         )
     if root.trainer.patience is not None and since_best(state) >= root.trainer.patience:

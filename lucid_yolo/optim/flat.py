@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, ClassVar, Protocol, overload
 
 import torch
@@ -112,7 +113,8 @@ class FlatOptimizer(torch.optim.Optimizer):
             closure: evaluates the loss again and returns it.
 
         Raises:
-            ValueError: for a sparse gradient or a parameter whose memory has gaps.
+            ValueError: for a sparse gradient, a parameter whose memory has gaps, or one with another shape than its
+                state.
         """
         loss = None
         if closure is not None:
@@ -217,7 +219,11 @@ class FlatOptimizer(torch.optim.Optimizer):
                 yield group, parameters
 
     def lay_out(self, group: dict[str, Any], members: Sequence[Tensor]) -> FlatGroup:
-        """Make the buffers of parameters that share device and type, and take over their state."""
+        """Make the buffers of parameters that share device and type, and take over their state.
+
+        Raises:
+            ValueError: a parameter has another shape than its state.
+        """
         chunks = self.arrange([p for p in members if p.ndim >= 2])
         matrices = [p for chunk in chunks for p in chunk]
         parameters = matrices + [p for p in members if p.ndim < 2]
@@ -245,6 +251,11 @@ class FlatOptimizer(torch.optim.Optimizer):
         for i, p in enumerate(parameters):
             for name, of_parameters in views.items():
                 if name in self.state[p]:
+                    if self.state[p][name].shape != of_parameters[i].shape:
+                        raise ValueError(
+                            f"A parameter has the shape {tuple(p.shape)} now, and its state {name} is of shape "
+                            f"{tuple(self.state[p][name].shape)}; make another optimizer for it."
+                        )
                     of_parameters[i].copy_(self.state[p][name])
                 self.state[p][name] = of_parameters[i]
         return flat
@@ -275,8 +286,8 @@ class FlatOptimizer(torch.optim.Optimizer):
 def _forms(parameters: Sequence[Tensor]) -> list[object]:
     """All that a layout depends on: which parameters have a gradient, and how and where they and it lie in memory.
 
-    Asked in every step for hundreds of parameters, so by functions that need no Python for each. Another device or type
-    of a parameter is another place in memory; a recorded update holds the places themselves.
+    Asked in every step for hundreds of parameters, so by functions that need no Python for each. Another device is
+    another place in memory, which a recorded update holds.
     """
     gradients = [p.grad for p in parameters]
     held = [gradient for gradient in gradients if gradient is not None]
@@ -285,7 +296,9 @@ def _forms(parameters: Sequence[Tensor]) -> list[object]:
         strides = [*map(Tensor.stride, held)]
     except RuntimeError:  # of a sparse gradient, which a new layout refuses by name
         return [object()]
-    return [which, strides, [*map(Tensor.stride, parameters)], [*map(Tensor.data_ptr, parameters)]]
+    places = [*map(Tensor.data_ptr, parameters)]
+    kinds = [*map(attrgetter("dtype"), parameters)], [*map(Tensor.numel, parameters)]  # with strides also the shapes
+    return [which, strides, [*map(Tensor.stride, parameters)], places, kinds]
 
 
 def gradient_stride(parameter: Tensor, gradient: Tensor) -> tuple[int, ...]:

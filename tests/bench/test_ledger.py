@@ -84,7 +84,7 @@ def test_red_of_a_checkout_counts_from_the_version_that_books(
 ) -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     place = {**PLACE, "versions": {"torch": "9.9", **versions}}
-    report = make_report({"eager": [10.0], "magic": [5.0]}, environment=place)
+    report = make_report({"eager": [10.0] * 3, "magic": [5.0] * 3}, environment=place)
     ledger, red = tmp_path / "ledger.json", Parity(ParityState.RED, "x")
     (entry,) = book_reports(ledger, [report], parity=red)
     assert entry.parity.red_since == project["version"]
@@ -143,6 +143,10 @@ def test_the_rule() -> None:
     assert state(replace(make_entry(0.9), share=kept.share)) == Judgement(State.KEEP)
     assert state(make_entry(1.0, mark=Mark.NOT_SLOWER)) == Judgement(State.KEEP)
     assert state(make_entry(1.02, mark=Mark.NOT_SLOWER)) == Judgement(State.KEEP, "2.0 % slower here")
+    for mark, ratio in ((Mark.GAIN, 0.5), (Mark.GAIN, 4.0), (Mark.NOT_SLOWER, 1.1)):
+        few = replace(make_entry(ratio, mark=mark), pairs=(ratio, ratio))
+        assert state(few) == Judgement(State.UNDECIDED, "fewer than three pairs decide nothing")
+    assert state(replace(lean, pairs=(0.99,))) == Judgement(State.KEEP, "loss is lean in eager")  # its share decides
 
 
 def test_the_table_lists_what_was_not_measured_too() -> None:
@@ -158,6 +162,16 @@ def test_the_table_lists_what_was_not_measured_too() -> None:
     assert named["state"] == "keep: loss is lean in eager"
     assert (measured[:2], blank[:3]) == (("detect", "`magic=magic`"), ("detect", "`magic=other`", "made_up"))
     assert (set(blank[3:-1]), blank[-1]) == ({""}, "no measurement")
+
+
+def test_the_table_shows_what_was_measured_first_and_does_not_shout_what_is_undecided() -> None:
+    rows = booked((), [replace(make_entry(4.0), pairs=(4.0,))])
+    workloads = [replace(make_workload("eager", "other"), name="first"), make_workload("eager", "magic")]
+    measured, blank = ledger_rows(rows, workloads, version="0.1.0")
+    named = dict(zip(HEADER, measured, strict=True))
+    assert named["saved"] == "none: 4.00 times as long, undecided"
+    assert named["state"] == "undecided: fewer than three pairs decide nothing"
+    assert blank[2] == "first"
 
 
 def test_the_table_is_ordered_by_task_and_names_another_baseline() -> None:

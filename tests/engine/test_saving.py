@@ -207,7 +207,7 @@ def test_seconds_are_not_negative() -> None:
 
 def test_a_resumed_run_says_where_it_goes_on(tiny: Compose) -> None:
     run_dir = ly.train(tiny(), callbacks=[PressCtrlC(STEPS_AN_EPOCH + 2)]).run_dir
-    said = "Goes on after 1 whole epochs and 6 updates."
+    said = "Goes on after 1 whole epoch and 6 updates."
     log = run_dir / "train.log"
     assert said not in log.read_text()
     ly.train(ly.compose([f"resume='{run_dir}'"]))

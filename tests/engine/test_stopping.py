@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import errno
 import json
 import math
@@ -92,7 +93,7 @@ def test_an_epoch_that_was_cut_is_completed_when_the_run_goes_on(whole: Path, ti
 
 def test_updates_that_are_done_are_not_made_again(tiny: Compose) -> None:
     run_dir = train(tiny(*EPOCHS, "trainer.max_steps=1")).run_dir
-    with pytest.raises(RunError, match=r"made its 1 updates, nothing is left.*trainer\.max_steps"):
+    with pytest.raises(RunError, match=r"made its 1 update, nothing is left.*trainer\.max_steps"):
         train(ly.compose([f"resume='{run_dir}'"]))
 
 
@@ -215,12 +216,25 @@ def test_a_row_that_a_crash_cut_is_dropped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [(b"", "it is empty|Ran out of input"), (b"PK\x03\x04 torn", "it is damaged, or only a part")],
+    [
+        (b"", "it is empty"),
+        (b"PK\x03\x04 torn", "it is damaged, or only a part of the file"),
+        (b'{"status": "finished"}', "it is no file that torch has saved"),
+        (b"seed: 0\n", "it is no file that torch has saved"),
+    ],
 )
 def test_a_torn_checkpoint_is_a_sentence(tmp_path: Path, content: bytes, reason: str) -> None:
     (tmp_path / "last.ckpt").write_bytes(content)
-    with pytest.raises(RunError, match=f"cannot be read as a checkpoint of this project: ({reason})"):
+    with pytest.raises(RunError, match=f"cannot be read as a checkpoint of this project: {reason}\\. Name a run"):
         read_checkpoint(tmp_path / "last.ckpt")
+
+
+def test_a_checkpoint_of_another_project_is_not_loaded_and_answered_in_our_words(tmp_path: Path) -> None:
+    torch.save({"model": argparse.Namespace(a=1)}, tmp_path / "best.pt")
+    with pytest.raises(RunError, match="it holds objects of Python code") as caught:
+        read_checkpoint(tmp_path / "best.pt")
+    assert "weights_only" not in str(caught.value)
+    assert "\x1b" not in str(caught.value)
 
 
 def test_a_score_that_is_no_number_yields_to_any_other() -> None:

@@ -145,9 +145,27 @@ def test_foreign_directory_is_refused(tiny: Compose, tmp_path: Path) -> None:
     assert [p.name for p in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
 
 
+def test_a_file_is_no_run_to_resume(uninterrupted: Path) -> None:
+    with pytest.raises(RunError, match="that is a file"):
+        ly.compose([f"resume='{uninterrupted / 'summary.json'}'"])
+
+
 def test_finished_run_has_nothing_to_resume(uninterrupted: Path) -> None:
     with pytest.raises(RunError, match="nothing is left to do"):
         train(ly.compose([f"resume='{uninterrupted}'"]))
+
+
+@pytest.mark.parametrize("less", ["trainer.max_epochs=1", "trainer.max_steps=1"])
+def test_an_interrupted_run_that_is_asked_for_less_is_refused_before_anything_is_written(
+    uninterrupted: Path, tmp_path: Path, less: str
+) -> None:
+    run = shutil.copytree(uninterrupted, tmp_path / "run")
+    summary = json.loads((run / "summary.json").read_text())
+    (run / "summary.json").write_text(json.dumps({**summary, "status": "interrupted"}))
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    with pytest.raises(RunError, match=rf"has trained \d+ whole epochs and \d+ updates already, .*{less}"):
+        train(ly.compose([f"resume='{run}'", less]))
+    assert before == {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize(

@@ -260,6 +260,42 @@ def test_parameters_with_gaps_are_refused(config: OptimizerConfig) -> None:
         build_optimizer(network, config).step()
 
 
+@every_optimizer
+@pytest.mark.parametrize("change", ["type", "place"])
+def test_a_parameter_that_becomes_another_in_the_same_memory_is_laid_out_anew(
+    config: OptimizerConfig, change: str
+) -> None:
+    memory = torch.zeros(256, dtype=torch.uint8)
+    before = memory[:64].view(torch.float32).view(4, 4)
+    after = {
+        "type": memory[:128].view(torch.float64).view(4, 4),
+        "place": memory[64:128].view(torch.float32).view(4, 4),
+    }[change]
+    network = nn.ParameterList([nn.Parameter(before)])
+    optimizer = build_optimizer(network, config)
+    for data in (before, after):
+        network[0].grad = None
+        network[0].data = data
+        network[0].grad = torch.ones_like(data)
+        optimizer.step()
+    (flat,) = optimizer.layout or ()
+    assert (flat.update.dtype, flat.update.numel()) == (after.dtype, after.numel() + 1)
+    assert (after < 0).all()  # it moved, against its gradient
+
+
+@every_optimizer
+def test_a_parameter_that_loses_rows_is_refused(config: OptimizerConfig) -> None:
+    network = nn.ParameterList([nn.Parameter(torch.zeros(4, 4))])
+    optimizer = build_optimizer(network, config)
+    network[0].grad = torch.ones(4, 4)
+    optimizer.step()
+    network[0].grad = None
+    network[0].data = network[0].data[:3]  # the same address and strides
+    network[0].grad = torch.ones(3, 4)
+    with pytest.raises(ValueError, match=r"shape \(3, 4\) now, .* of shape \(4, 4\)"):
+        optimizer.step()
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_sgd_equals_torch(dtype: torch.dtype) -> None:
     network, twin = make_network(dtype=dtype), make_network(dtype=dtype)

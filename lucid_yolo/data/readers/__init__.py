@@ -12,8 +12,9 @@ from lucid_yolo.config.schema import DataConfig
 from lucid_yolo.data.index import SplitIndex
 from lucid_yolo.data.keypoint_settings import with_keypoints
 from lucid_yolo.data.labels.base import LabelKind
+from lucid_yolo.data.readers.layout import SPLIT_NAMES
 from lucid_yolo.data.readers.matching import class_mismatch, keypoint_mismatch, shared_images
-from lucid_yolo.data.readers.settings import SPLITS, Split
+from lucid_yolo.data.readers.settings import SPLITS, Split, data_root, lasting_path
 
 _SHARED_MODULES = {"columns", "layout", "matching", "parsers", "problems", "settings", "sizes"}  # of all formats
 _SHARED_MODULES |= {"oriented", "tiles", "xml_lines", "yolo_files"}  # of some
@@ -46,6 +47,23 @@ def read_split(config: DataConfig, split: Split, labels: LabelKind = LabelKind.B
             "data=shapes have them"
         )
     return index if index.keypoints is None else with_keypoints(index, index.keypoints)
+
+
+def with_lasting_places(config: DataConfig) -> DataConfig:
+    """The same data from any working directory, for a run that is continued and a checkpoint that is loaded elsewhere.
+
+    Args:
+        config: of data that could be read.
+    """
+    if config.root is None:
+        return config
+    reader = import_module(f"{__name__}.{config.format}")
+    folders = reader.folders(config) if hasattr(reader, "folders") else (data_root(config),)
+    found = replace(config, root=str(data_root(config)))
+    for key in (key for split in SPLIT_NAMES for key in (split, f"{split}_images")):
+        if (value := getattr(config, key)) is not None:
+            setattr(found, key, lasting_path(value, folders))
+    return found
 
 
 def read_splits(config: DataConfig, labels: LabelKind = LabelKind.BOXES) -> tuple[SplitIndex, SplitIndex]:

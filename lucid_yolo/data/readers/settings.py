@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
@@ -25,10 +25,10 @@ def check_options(config: DataConfig, *, allowed: Collection[str]) -> None:
     for key in config.options:
         if key in allowed:
             continue
-        near = get_close_matches(key, allowed, n=1)
-        what = f"did you mean {near[0]!r}? allowed: {', '.join(sorted(allowed))}" if allowed else "it has no options"
-        if allowed and not near:
-            what = f"allowed: {', '.join(sorted(allowed))}"
+        near = get_close_matches(str(key), allowed, n=1)
+        what = f"allowed: {', '.join(sorted(allowed))}" if allowed else "it has no options"
+        if near:
+            what = f"did you mean {near[0]!r}? {what}"
         problems.append(f"data.options.{key}: the reader {config.format!r} does not know this option; {what}")
     if problems:
         raise ConfigError(problems)
@@ -61,16 +61,15 @@ def naming(split: Split, what: str, *, suffix: str = "") -> str:
     return f"data.{split}{suffix}={what}" if split in SPLITS else f"val{suffix}={what} of lucid-yolo validate"
 
 
-def lasting_path(value: str, root: Path) -> str:
+def lasting_path(value: str, folders: Sequence[Path]) -> str:
     """What names the same place as the value of ``data.train`` and its like, from any working directory.
 
     Args:
         value: relative to the data set or to the working directory, as `named_path` has it.
-        root: folder or description file of the data set, absolute.
+        folders: of the data set, absolute: where the reader looks first.
     """
-    here = resolve_user_path(value)
-    in_data = (root.parent if root.is_file() else root) / Path(value).expanduser()
-    return str(here) if here.exists() and not in_data.exists() else value
+    here, place = resolve_user_path(value), Path(value).expanduser()
+    return str(here) if here.exists() and not any((folder / place).exists() for folder in folders) else value
 
 
 def named_path(key: str, value: str, root: Path) -> Path:

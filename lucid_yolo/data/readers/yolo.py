@@ -9,6 +9,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,12 @@ class _Tally:
     bad_classes: int = 0
     polygons: int = 0
     duplicates: list[str] = field(default_factory=list)
+
+
+def folders(config: DataConfig) -> tuple[Path, ...]:
+    """Folders that places of a split may be relative to, in the order in which they are tried."""
+    data = read_data_yaml(config)
+    return data.base, data.file.parent.absolute()
 
 
 def read(config: DataConfig, split: Split, labels: LabelKind) -> SplitIndex:
