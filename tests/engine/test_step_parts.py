@@ -95,8 +95,8 @@ def test_a_run_of_recorded_parts_equals_the_eager_one(tmp_path: Path, accumulate
     }
     assert outcomes["capture.network"]["replays"] == 8
     updates = {1: 8, 3: 4}[accumulate]
-    assert outcomes["capture.gradient_norm"]["replays"] == outcomes["capture.orthogonalization"]["replays"] == updates
-    assert outcomes["capture.updates"]["replays"] == 2 * updates
+    for name in ("gradient_norm", "orthogonalization", "updates"):
+        assert outcomes[f"capture.{name}"]["replays"] == updates
 
 
 @pytest.mark.parametrize(
