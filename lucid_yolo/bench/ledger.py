@@ -227,7 +227,7 @@ def judge(entry: Entry | None, *, version: str) -> Judgement:
     parity = entry.parity
     if parity.state is ParityState.RED and parity.red_since not in (None, version):
         return Judgement(State.CANDIDATE, f"parity red since {parity.red_since}")
-    decided = len(entry.pairs) > 0 and entry.ratio.verdict is not Verdict.UNDECIDED
+    decided = entry.ratio.verdict is not Verdict.UNDECIDED  # as it is without pairs
     if entry.mark is Mark.NOT_SLOWER and decided:
         slower = entry.ratio.verdict is Verdict.SLOWER
         return Judgement(State.KEEP, f"{-entry.ratio.saved_percent:.1f} % slower here" if slower else "")

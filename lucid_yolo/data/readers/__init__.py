@@ -57,12 +57,14 @@ def with_lasting_places(config: DataConfig) -> DataConfig:
     """
     if config.root is None:
         return config
-    reader = import_module(f"{__name__}.{config.format}")
-    folders = reader.folders(config) if hasattr(reader, "folders") else (data_root(config),)
-    found = replace(config, root=str(data_root(config)))
-    for key in (key for split in SPLIT_NAMES for key in (split, f"{split}_images")):
-        if (value := getattr(config, key)) is not None:
-            setattr(found, key, lasting_path(value, folders))
+    root = data_root(config)
+    found = replace(config, root=str(root))
+    named = [key for split in SPLIT_NAMES for key in (split, f"{split}_images") if getattr(config, key) is not None]
+    if named:
+        reader = import_module(f"{__name__}.{config.format}")
+        folders = reader.folders(config) if hasattr(reader, "folders") else (root,)
+        for key in named:
+            setattr(found, key, lasting_path(getattr(config, key), folders))
     return found
 
 
