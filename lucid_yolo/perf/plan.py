@@ -19,7 +19,7 @@ from lucid_yolo.config.schema import OnUnmet, RootConfig
 from lucid_yolo.perf.flag import Flag, Value, find_flags
 from lucid_yolo.perf.machine import Machine
 from lucid_yolo.perf.notes import write_notes
-from lucid_yolo.perf.rules import DataFacts, Facts, Kind, Rule, Stage
+from lucid_yolo.perf.rules import DataFacts, Facts, Kind, Rule, broken_rules
 from lucid_yolo.perf.warning import warn_user
 
 Scalar = str | int | float | bool
@@ -166,12 +166,6 @@ def explain(rule: Rule, facts: Facts) -> str:
     """The sentence about a rule that stops a run; one that is strict by request says so."""
     strict = "; on_unmet=raise stops the run for it" if rule.kind is Kind.FALLBACK else ""
     return f"{rule.explain(facts)}{strict} [{rule.id}]"
-
-
-def broken_rules(rules: Sequence[Rule], facts: Facts) -> tuple[Rule, ...]:
-    """The rules that apply, as far as these facts can tell: config and machine, and data where it was read."""
-    stages = {Stage.CONFIG, Stage.MACHINE} | ({Stage.DATA} if facts.data is not None else set())
-    return tuple(rule for rule in rules if rule.stage in stages and rule.applies(facts))
 
 
 def _row(flag: Flag, broken: Sequence[Rule], facts: Facts) -> PlanRow:

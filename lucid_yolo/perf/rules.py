@@ -6,7 +6,7 @@ flags, and the documentation is generated from both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -103,6 +103,12 @@ class Rule:
     def explain(self, facts: Facts) -> str:
         """The sentence that a user reads."""
         return self.sentence.format(config=facts.config, machine=facts.machine, data=facts.data, **self.words(facts))
+
+
+def broken_rules(rules: Sequence[Rule], facts: Facts) -> tuple[Rule, ...]:
+    """The rules that apply, as far as these facts can tell: config and machine, and data where it was read."""
+    stages = {Stage.CONFIG, Stage.MACHINE} | ({Stage.DATA} if facts.data is not None else set())
+    return tuple(rule for rule in rules if rule.stage in stages and rule.applies(facts))
 
 
 def needs_cuda(id: str, *, asked: Callable[[Facts], bool], claim: str, otherwise: str = "") -> Rule:

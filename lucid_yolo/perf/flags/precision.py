@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lucid_yolo.config.schema import PrecisionName
 from lucid_yolo.perf.flag import Choice, Flag
-from lucid_yolo.perf.rules import Facts, Kind, Rule, Stage, needs_cuda
+from lucid_yolo.perf.rules import Facts, Kind, Rule, Stage, broken_rules, needs_cuda
 
 # First release whose final build records and compiles bf16 autocast as the flags need it.
 BF16_TORCH = (2, 9)
@@ -36,8 +36,7 @@ def _choose(facts: Facts) -> Choice:
 def active_precision(facts: Facts) -> str:
     """The arithmetic that a run gets, which may be another one than it asks for; for rules of other flags."""
     (flag,) = FLAGS
-    fell_back = any(rule.applies(facts) for rule in flag.rules)
-    return str(flag.fallback if fell_back else flag.choose(facts).value)
+    return str(flag.fallback if broken_rules(flag.rules, facts) else flag.choose(facts).value)
 
 
 FLAGS = (
