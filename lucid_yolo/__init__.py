@@ -100,9 +100,10 @@ def train(config: DictConfig | RootConfig | Sequence[str], *, callbacks: Sequenc
     """
     from lucid_yolo.config import compose as composing
 
-    config = composing.as_config(config)
-    root = composing.to_root(config)
-    root.overrides = composing.overrides_of(config)  # edits included, so that the run can be resumed
+    composed = composing.as_config(config)
+    root = composing.to_root(composed)
+    if composed is config:
+        root.overrides = composing.overrides_of(composed)  # with what was edited since, so that the run can be resumed
     from lucid_yolo.engine import train as engine
 
     return engine.train(root, callbacks=callbacks)

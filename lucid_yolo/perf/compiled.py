@@ -7,7 +7,8 @@ are. Compiling the network alone would leave out the assignment and the losses, 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from types import FunctionType
 from typing import Any, Generic, TypeVar
@@ -25,6 +26,10 @@ from lucid_yolo.perf.warning import warn_user
 
 Predicted = TypeVar("Predicted")
 Losses = TypeVar("Losses")
+
+# torch keeps a graph on disk only when it knows all that is called in it. It does not know these two, which are fully
+# described by their arguments, and those are part of the key that it keeps the graph under.
+_KNOWN_BY_ARGUMENTS = ("torch.amp.autocast_mode._enter_autocast", "torch.amp.autocast_mode._exit_autocast")
 
 
 class OneGraph(Generic[Losses]):
@@ -91,7 +96,8 @@ class OneGraph(Generic[Losses]):
     def _count_graph(self, graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
         self._graphs += 1
         make: Callable[..., Any] = torch._dynamo.lookup_backend(self._backend)
-        code: Callable[..., Any] = make(graph, inputs)
+        with kept_on_disk():
+            code: Callable[..., Any] = make(graph, inputs)
         return code
 
     def _retire(self) -> None:
@@ -190,6 +196,24 @@ class CompiledLoss(Generic[Predicted, Losses]):
     def __reduce__(self) -> tuple[Any, ...]:
         """Copied and pickled as the same of the loss, not compiled yet."""
         return partial(CompiledLoss, backend=self._backend), (self._loss,)
+
+
+@contextmanager
+def kept_on_disk() -> Iterator[None]:
+    """Have torch keep what it compiles meanwhile where the next run finds it, precision switches and all.
+
+    Without this, a graph that switches autocast or has backward passes of its own is traced and lowered anew in every
+    process; only the code of its kernels is kept. The code of such backward passes is in the key like all else.
+    """
+    from torch._functorch import config as of_autograd  # noqa: PLC0415 - as torch.compile does, with its first graph
+    from torch._inductor import config as of_inductor  # noqa: PLC0415 - likewise
+
+    known = {**of_inductor.unsafe_marked_cacheable_functions, **dict.fromkeys(_KNOWN_BY_ARGUMENTS, torch.__version__)}
+    with (
+        of_inductor.patch(unsafe_marked_cacheable_functions=known),
+        of_autograd.patch(autograd_cache_allow_custom_autograd_functions=True),
+    ):
+        yield
 
 
 def with_own_code(function: Callable[..., Losses]) -> Callable[..., Losses]:
