@@ -171,6 +171,7 @@ TABLES: dict[str, Callable[[str, Record], FigureTable]] = {
     "overfit": overfit_table,
     "overfit_segment": overfit_table,
     "overfit_keypoints": overfit_table,
+    "overfit_obb": overfit_table,
     "step": step_table,
     "norm": norm_table,
     "sample": sample_table,
