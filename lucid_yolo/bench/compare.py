@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,10 +19,10 @@ from lucid_yolo.bench.finished import compare_runs
 from lucid_yolo.bench.ledger import Parity
 from lucid_yolo.bench.record import commit, versions, write_record
 from lucid_yolo.config import compose as composing
+from lucid_yolo.config import record
 from lucid_yolo.config.errors import ConfigError, RunError
 from lucid_yolo.config.names import did_you_mean
 from lucid_yolo.config.paths import resolve_user_path
-from lucid_yolo.config.record import key_of
 from lucid_yolo.config.verbs import CompareConfig
 from lucid_yolo.config.workloads import MeasureName, Workload, make_workload, read_workload, workload_names
 
@@ -106,7 +107,7 @@ def workload_of(
     if config.baseline is not None:
         raise ConfigError(["baseline= belongs to runs=FOLDER; of a workload the first arm is the baseline: arms=A,B."])
     if arms is None and config.workload is None:
-        near = [did_you_mean(key_of(line), ("workload", "runs")) for line in overrides]
+        near = [did_you_mean(record.key_of(line), ("workload", "runs")) for line in overrides]
         raise ConfigError(
             [
                 f"Say what to compare: workload=NAME ({', '.join(workload_names())}, or a file PATH.yaml), or "
@@ -227,9 +228,15 @@ def _refused_arms(workload: Workload) -> dict[str, str]:
 
 
 def _prepare(workload: Workload, out: Path) -> None:
-    """Plan the baseline in a process: that draws what is drawn on first use, and loads the program from the disk."""
-    log = out / "plan.log"
-    code = run_child(["plan", *workload.overrides(workload.baseline), "on_unmet=raise"], log=log)
+    """Train the baseline for one step: that draws, builds and loads what later runs find ready, whatever their flags.
+
+    Raises:
+        RunError: it cannot run.
+    """
+    log, run_dir = out / "preparation.log", out / "preparation"
+    shorter = ["prefetch=none", "trainer.max_steps=1", "on_unmet=raise", record.as_override("run_dir", str(run_dir))]
+    code = run_child(["train", *record.replace(workload.overrides(workload.baseline), shorter)], log=log)
+    shutil.rmtree(run_dir, ignore_errors=True)
     if code != 0:
         reason = explain(code, log.read_text(encoding="utf-8", errors="replace"))
         raise RunError(f"The baseline {workload.baseline!r} cannot run, so there is nothing to compare with: {reason}")

@@ -64,8 +64,9 @@ class Launched:
 
     @property
     def order(self) -> list[str]:
+        """Of the runs that are measured."""
         places = [Path(line[-1].strip("'")) for line in self.commands if line[0] == "train"]
-        return [f"{place.parent.name} {place.name}" for place in places]
+        return [f"{place.parent.name} {place.name}" for place in places if place.name != "preparation"]
 
 
 def three_arms(blocks: int = 3) -> Workload:
@@ -79,7 +80,10 @@ def test_rotation_gives_each_arm_each_place_once() -> None:
 def test_blocks_rotate_and_each_arm_has_its_overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     launched = Launched(monkeypatch)
     report = run_comparison(three_arms(), tmp_path / "out", say=lambda line: None)
-    assert launched.commands[0] == ["plan", "model=s", "on_unmet=raise"]
+    preparation = tmp_path / "out" / "preparation"
+    assert launched.commands[0][:-1] == ["train", "model=s", "prefetch=none", "trainer.max_steps=1", "on_unmet=raise"]
+    assert launched.commands[0][-1] == f"run_dir='{preparation}'"
+    assert not preparation.exists()
     assert launched.order == [
         *("block_1 a", "block_1 b", "block_1 c"),
         *("block_2 b", "block_2 c", "block_2 a"),
@@ -197,7 +201,7 @@ def test_another_comparison_needs_another_directory(tmp_path: Path, monkeypatch:
 
 
 def test_a_baseline_that_is_refused_leaves_the_directory_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    launched = Launched(monkeypatch, fails=["plan"])
+    launched = Launched(monkeypatch, fails=["preparation"])
     with pytest.raises(RunError, match="'a' cannot run, so there is nothing to compare with: it is not possible"):
         run_comparison(three_arms(1), tmp_path, say=lambda line: None)
     launched.fails.clear()
