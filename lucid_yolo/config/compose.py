@@ -68,6 +68,8 @@ def compose(overrides: Sequence[str] = (), *, config_dir: str | None = None) -> 
     """
     if isinstance(overrides, str):
         raise ConfigError([f"Overrides are a list of texts: write [{overrides!r}]."])
+    if not isinstance(overrides, Sequence) or not all(isinstance(line, str) for line in overrides):
+        raise ConfigError([f"Overrides are a list of texts, such as ['model=s', 'seed=5'], found {overrides!r}."])
     return compose_request(read_request(overrides, config_dirs=[config_dir] if config_dir is not None else []))
 
 

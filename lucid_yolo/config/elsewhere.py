@@ -81,6 +81,8 @@ def file_here(group: str, option: str) -> str:
     if group == "data" and (is_path or ending in (*FORMATS, ".json", ".xml", ".txt")):
         written = f"data={FORMATS.get(ending, 'FORMAT')} data.root={option}"
         return f" An option names the format of your data, data.root their place: write {written}."
+    if group == "model" and ending in (".yaml", ".yml"):
+        return " An option names the scale of a network, and task=detect, segment, keypoints or obb its head."
     if group == "model" and (is_path or ending in WEIGHT_FILES):
         return f" An option names the scale of a network, weights are named by {WEIGHTS}."
     return ""

@@ -150,3 +150,13 @@ def test_a_group_set_like_a_key_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "experiment" / "mine.yaml").write_text("# @package _global_\noptimizer: adamw\n")
     with pytest.raises(ConfigError, match=r"mine\.yaml:2: 'adamw' is not a mapping .* write optimizer=OPTION\."):
         compose(["experiment=mine"], config_dir=str(tmp_path))
+
+
+def test_a_file_of_a_network_is_answered_too() -> None:
+    assert "task=detect, segment, keypoints or obb its head." in refusal("model=yolo26n.yaml")
+
+
+@pytest.mark.parametrize("overrides", [None, 3, {}, {"model": "s"}, [3], "model=s"], ids=repr)
+def test_what_is_no_list_of_texts(overrides: Any) -> None:
+    with pytest.raises(ConfigError, match="Overrides are a list of texts"):
+        compose(overrides)
