@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lucid_yolo import __version__
 from lucid_yolo.bench.figures import FigureTable, read_tables
-from lucid_yolo.bench.ledger import HEADER, ledger_rows, read_ledger
+from lucid_yolo.bench.ledger import HEADER, State, ledger_rows, read_ledger
 from lucid_yolo.config.workloads import read_workload, workload_names
 from lucid_yolo.perf.docs import fill, table
 
@@ -32,9 +32,16 @@ def fill_page(page: str, tables: Sequence[FigureTable], ledger: str) -> str:
 
 
 def ledger_table(path: Path) -> str:
-    """Markdown table of a ledger: every arm of every documented workload, measured or not."""
+    """Markdown of a ledger: a table of what was measured, and below it the options that were not, by workload."""
     workloads = [workload for name in workload_names() if (workload := read_workload(name)).mark is not None]
-    return table(HEADER, ledger_rows(read_ledger(path), workloads, version=__version__))
+    rows = ledger_rows(read_ledger(path), workloads, version=__version__)
+    waiting: dict[str, list[str]] = {}
+    for _, option, name, *_, state in rows:
+        if state == State.UNMEASURED:
+            waiting.setdefault(name, []).append(option)
+    listed = [f"- `{name}`: {', '.join(options)}" for name, options in waiting.items()]
+    measured = table(HEADER, [row for row in rows if row[-1] != State.UNMEASURED])
+    return "\n".join((measured, *(("", "Not measured yet:", "", *listed) if listed else ())))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

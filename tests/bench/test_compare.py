@@ -313,7 +313,9 @@ def wait_for_line(file: Path) -> str:
 
 def test_workloads_of_the_package_are_read() -> None:
     names = [f"{task}_b{batch}" for task in TaskName for batch in (4, 16, 64)]
-    assert {*names, "segment_b4_heads", "tiny", "loader", "start"} == set(workload_names())
+    of_detect = [f"detect_b{batch}_{what}" for batch in (4, 16, 64) for what in ("any_order", "crowded")]
+    of_detect += ["detect_b16_s", "detect_b16_m", "fit_b4", "fit_b16", "fit_b64"]
+    assert {*names, *of_detect, "segment_b4_heads", "tiny", "loader", "start"} == set(workload_names())
     for name in workload_names():
         workload = read_workload(name)
         assert workload.question.endswith("?")

@@ -28,7 +28,7 @@ def test_a_changed_figure_is_seen_and_mended(page: str, tmp_path: Path, capsys: 
     checkout = copy_pages(tmp_path)
     path = checkout / page
     text = path.read_text()
-    path.write_text(text.replace("| seed 0 | 0.", "| seed 0 | 0.9", 1).replace("| no measurement |", "| keep |", 1))
+    path.write_text(text.replace("| seed 0 | 0.", "| seed 0 | 0.9", 1).replace("| undecided: ", "| keep: ", 1))
     assert path.read_text() != text
     assert main([str(checkout), "--check"]) == 1
     assert page in capsys.readouterr().err
