@@ -1,4 +1,4 @@
-"""From overrides to a typed configuration: guard, composition, resumption. Keeps no global state."""
+"""From overrides to a typed configuration: guard, composition, resumption. No composition leaves anything behind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lucid_yolo.config import keys, record
 from lucid_yolo.config.edits import mapping_problems, reference_problem, type_problems, unknown_key
 from lucid_yolo.config.errors import ConfigError, RunError
 from lucid_yolo.config.guard import check_overrides
-from lucid_yolo.config.loader import GroupTree, plain
+from lucid_yolo.config.loader import GroupTree, package_tree, plain
 from lucid_yolo.config.paths import resolve_user_path
 from lucid_yolo.config.regions import in_order
 from lucid_yolo.config.schema import KINDS, RootConfig
@@ -120,7 +120,7 @@ def compose_with_hydra(request: Request, *, multirun: bool) -> DictConfig:
     Raises:
         ConfigError: everything that is wrong.
     """
-    tree = GroupTree(request.folders)
+    tree = GroupTree(request.folders) if request.folders else package_tree()
     check_overrides(request.overrides, tree=tree, multirun=multirun)
     return tree.compose(request.overrides, multirun=multirun)
 

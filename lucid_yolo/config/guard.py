@@ -18,7 +18,7 @@ from hydra.errors import HydraException
 from lucid_yolo.config import problems
 from lucid_yolo.config.errors import ConfigError
 from lucid_yolo.config.files import defaults_problems, file_problems, sweep_lines
-from lucid_yolo.config.loader import GroupTree, Selection
+from lucid_yolo.config.loader import GroupTree, Selection, package_tree
 from lucid_yolo.config.regions import GROUP, listed, option_text
 
 MAX_SELECTIONS = 64  # combinations of swept groups that are checked before a sweep; its jobs check themselves again
@@ -48,7 +48,7 @@ def check_overrides(overrides: Sequence[str], *, tree: GroupTree | None = None, 
     Raises:
         ConfigError: with every problem.
     """
-    tree = GroupTree() if tree is None else tree
+    tree = package_tree() if tree is None else tree
     found, parsed = _parse(overrides, tree)
     found += _sweep_problems(parsed, multirun=multirun)
     found += _duplicates(parsed)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import yaml  # type: ignore[import-untyped]
@@ -185,6 +185,12 @@ class GroupTree:
                 package = "" if entry.package in (None, "_global_") else str(entry.package)
                 return UserFile(file, package, entry.config_path)
         return None
+
+
+@cache
+def package_tree() -> GroupTree:
+    """The groups and options of the package alone, whose files do not change while a process lives."""
+    return GroupTree()
 
 
 def search_path(user_dirs: Sequence[Path]) -> ConfigSearchPath:
