@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
+import numpy as np
 from rich.table import Table
+from rich.text import Text
 
 from lucid_yolo.data.image import read_image
 from lucid_yolo.data.loader import ValLoader
@@ -16,6 +18,7 @@ from lucid_yolo.engine.evaluate import Evaluation, evaluate
 from lucid_yolo.engine.pictures import PictureWriter
 from lucid_yolo.engine.prepare import Prepared
 from lucid_yolo.engine.run_dir import RunDir
+from lucid_yolo.eval.metrics import DetectionMetrics
 from lucid_yolo.nn.depthwise import set_filters
 from lucid_yolo.perf.depthwise import plan_filters
 from lucid_yolo.tasks.base import Decoder, Task
@@ -73,6 +76,20 @@ def metrics_table(title: str, task: Task, found: Mapping[Decoder, Evaluation]) -
     for decoder, evaluation in found.items():
         values = task.metric_values(evaluation.metrics)
         table.add_row(decoder.name, *(f"{values[name]:.4f}" for name in task.metric_names))
+    return table
+
+
+def class_table(metrics: DetectionMetrics, class_names: Sequence[str]) -> Table:
+    """Scores by class, of the classes that have objects."""
+    caption = f"precision and recall at IoU 0.5, of what reaches confidence {metrics.best_confidence:.3f}"
+    table = Table(caption=caption, caption_justify="left")
+    table.add_column("class")
+    for name in ("objects", "precision", "recall", "ap", "ap50"):
+        table.add_column(name, justify="right")
+    columns = (*metrics.precision_and_recall(), metrics.per_class_ap, metrics.per_class_ap50)
+    for i in np.flatnonzero(metrics.curves.objects).tolist():
+        cells = (f"{column[i]:.4f}" if not math.isnan(column[i]) else "" for column in columns)
+        table.add_row(Text(class_names[i]), str(metrics.curves.objects[i]), *cells)
     return table
 
 

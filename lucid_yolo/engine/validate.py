@@ -30,7 +30,7 @@ from lucid_yolo.data.readers import read_split
 from lucid_yolo.engine.checkpoint import TrainedModel, load_model
 from lucid_yolo.engine.device import choose_device
 from lucid_yolo.engine.evaluate import Evaluation, evaluate
-from lucid_yolo.engine.final import metrics_table, named_metrics
+from lucid_yolo.engine.final import class_table, metrics_table, named_metrics
 from lucid_yolo.engine.predict import claim_output
 from lucid_yolo.eval.predictions_io import write_json
 from lucid_yolo.eval.results import result_types, to_coco_json
@@ -62,8 +62,11 @@ class ValidationReport:
         return as_text(self)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Show the scores by decoder."""
-        yield metrics_table(f"Averaged weights, {self.split} split", self.trained.task, self.evaluations)
+        """Show the scores by decoder, and those of the first one by class."""
+        task, names = self.trained.task, self.trained.info.class_names
+        yield metrics_table(f"Averaged weights, {self.split} split", task, self.evaluations)
+        if len(names) > 1:
+            yield class_table(self.evaluations[task.decoders[0]].metrics.main, names)
         if self.out is not None:
             yield f"Report and pictures: {self.out}"
 

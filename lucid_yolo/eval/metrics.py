@@ -106,12 +106,20 @@ class DetectionMetrics:
         """Highest mean F1 at IoU 0.5."""
         return float(self.curves.mean_f1().max())
 
+    def precision_and_recall(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Of each class (C,) at IoU 0.5, where what reaches ``best_confidence`` is kept; NaN where undefined."""
+        at = int(np.searchsorted(self.curves.confidences, self.best_confidence))
+        return self.curves.precision()[at], self.curves.recall()[at]
+
     def as_dict(self, class_names: Sequence[str]) -> dict[str, object]:
         """Plain containers for a JSON report; NaN becomes None, which JSON can hold."""
+        precision, recall = self.precision_and_recall()
         classes = [
             {
                 "name": name,
                 "objects": int(self.curves.objects[i]),
+                "precision": _number(precision[i]),
+                "recall": _number(recall[i]),
                 "ap": _number(self.per_class_ap[i]),
                 "ap50": _number(self.per_class_ap50[i]),
             }

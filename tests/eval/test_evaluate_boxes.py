@@ -32,6 +32,8 @@ def test_average_precision_by_hand(make_split, make_detections):
     assert math.isnan(metrics.ap_large)
     assert metrics.precision[[0, 50, 51, 100], 0] == pytest.approx([1, 1, 2 / 3, 2 / 3], abs=1e-9)
     assert metrics.scores[[0, 50, 51, 100], 0] == pytest.approx([0.9, 0.9, 0.7, 0.7], abs=1e-6)
+    # F1 is 2/3 with one detection kept, 1/2 with two and 4/5 with all three
+    assert [float(values[0]) for values in metrics.precision_and_recall()] == pytest.approx([2 / 3, 1.0])
 
 
 def test_overlap_decides_the_thresholds_passed(make_split, make_detections):

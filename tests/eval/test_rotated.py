@@ -313,7 +313,9 @@ def test_report_holds_plain_numbers() -> None:
     report = json.loads(json.dumps(metrics.as_dict(("a", "b", "c", "d")), allow_nan=False))
     assert (report["ap"], report["ap50"], report["ap75"]) == (metrics.ap, metrics.ap50, metrics.ap75)
     assert report["objects"] == sum(int((~truth.ignored).sum()) for truth in truths)
-    assert report["classes"][3] == {"name": "d", "objects": 0, "ap": None, "ap50": None}
+    assert report["classes"][3] == {
+        "name": "d", "objects": 0, "precision": 0.0, "recall": None, "ap": None, "ap50": None,
+    }  # fmt: skip
 
 
 def test_input_must_fit() -> None:
