@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from lucid_yolo.nn.backbone import Pyramid
+from lucid_yolo.nn.blocks import ConvUnit
 from lucid_yolo.nn.model import Detector, KeypointDetector, Network, ObbDetector, Scale, Segmenter
 
 POINTS = 5
@@ -24,6 +26,31 @@ GROUPS = {"segment": "coefficients", "keypoints": "points", "obb": "angles"}
 def make_network(task: str, scale: Scale, num_classes: int, **settings: bool) -> Network[Any, Any]:
     """A network with some number of key points."""
     return NETWORKS[task](scale, num_classes, **settings)
+
+
+class ShortTrunk(nn.Module):
+    """A layer for each level, where a test is not about backbone and neck: they take most of the time of a trace."""
+
+    def __init__(self, channels: tuple[int, int, int]) -> None:
+        super().__init__()
+        self.levels = nn.ModuleList(
+            ConvUnit(3, c, 3, stride=stride) for c, stride in zip(channels, Network.strides, strict=True)
+        )
+
+    def forward(self, images: Tensor) -> Pyramid:
+        return Pyramid(*(level(images) for level in self.levels))
+
+
+class Through(nn.Module):
+    """A neck that does nothing."""
+
+    def forward(self, *levels: Tensor) -> Pyramid:
+        return Pyramid(*levels)
+
+
+def shorten(network: Network[Any, Any]) -> None:
+    """Leave little of a network but its head."""
+    network.backbone, network.neck = ShortTrunk(network.neck.channels), Through()  # type: ignore[assignment]
 
 
 def leaves(predictions: Any) -> list[Tensor]:
