@@ -28,8 +28,8 @@ def make_network(task: str, scale: Scale, num_classes: int, **settings: bool) ->
     return NETWORKS[task](scale, num_classes, **settings)
 
 
-class ShortTrunk(nn.Module):
-    """A layer for each level, where a test is not about backbone and neck: they take most of the time of a trace."""
+class ShortBackbone(nn.Module):
+    """A layer for each level, where a test is not about backbone and neck: they have most of a network's operators."""
 
     def __init__(self, channels: tuple[int, int, int]) -> None:
         super().__init__()
@@ -41,16 +41,21 @@ class ShortTrunk(nn.Module):
         return Pyramid(*(level(images) for level in self.levels))
 
 
-class Through(nn.Module):
-    """A neck that does nothing."""
+class ShortNeck(nn.Module):
+    """Mixes the channels of each level by itself."""
 
-    def forward(self, *levels: Tensor) -> Pyramid:
-        return Pyramid(*levels)
+    def __init__(self, channels: tuple[int, int, int]) -> None:
+        super().__init__()
+        self.levels = nn.ModuleList(ConvUnit(c, c) for c in channels)
+
+    def forward(self, *inputs: Tensor) -> Pyramid:
+        return Pyramid(*(level(x) for level, x in zip(self.levels, inputs, strict=True)))
 
 
 def shorten(network: Network[Any, Any]) -> None:
     """Leave little of a network but its head."""
-    network.backbone, network.neck = ShortTrunk(network.neck.channels), Through()  # type: ignore[assignment]
+    channels = network.neck.channels
+    network.backbone, network.neck = ShortBackbone(channels), ShortNeck(channels)  # type: ignore[assignment]
 
 
 def leaves(predictions: Any) -> list[Tensor]:

@@ -88,7 +88,7 @@ def test_one_graph_gives_the_bits_of_the_eager_run(short: bool, bf16: bool, monk
 
 @pytest.mark.parametrize("task", sorted(GROUPS))
 def test_head_and_losses_of_every_task_are_one_graph(task: str) -> None:
-    eager, rig = (Rig("head", overrides=[f"task={task}"]) for _ in range(2))
+    eager, rig = (Rig(overrides=[f"task={task}"]) for _ in range(2))
     rig.objective = compiled = CompiledObjective(rig.model, rig.loss, backend="eager")
     for seed, (count, rows) in enumerate([(5, 8), (0, 8), (1, 8), (5, 16), (0, 16)]):
         totals = [one.gradients(seed, one.targets(seed, count, rows)) for one in (rig, eager)]
@@ -101,7 +101,7 @@ def test_head_and_losses_of_every_task_are_one_graph(task: str) -> None:
 
 @pytest.mark.parametrize("task", ["keypoints", "segment"])  # a loss with parameters, and one with many inputs
 def test_the_losses_are_one_graph_by_themselves(task: str) -> None:
-    eager, rig = (Rig("head", overrides=[f"task={task}"]) for _ in range(2))
+    eager, rig = (Rig(overrides=[f"task={task}"]) for _ in range(2))
     compiled = CompiledLoss(rig.loss, backend="eager")
     rig.objective = Objective(rig.model, compiled)
     for seed, (count, rows) in enumerate([(5, 8), (0, 8), (1, 8), (5, 16)]):

@@ -14,7 +14,7 @@ from lucid_yolo.data.batch import Targets
 from lucid_yolo.data.labels.base import LabelSpec, spec_without_data
 from lucid_yolo.nn.scale import Scale
 from lucid_yolo.tasks import get_task
-from tests.nn.networks import GROUPS, leaves, make_network, shorten
+from tests.nn.networks import GROUPS, leaves, make_network
 from tests.nn.scales import SCALES, TINY
 
 CLASSES = 3
@@ -72,13 +72,6 @@ def of_task(config: RootConfig, size: int) -> Workload:
     return Workload(task.build_model(config.model, spec), task.build_loss(config.task, spec, size), task.regions, spec)
 
 
-def of_head(config: RootConfig, size: int) -> Workload:
-    """Head and loss of the configured task."""
-    made = of_task(config, size)
-    shorten(made.network)
-    return made
-
-
 def of_squares(task: str, scale: Scale = TINY, **settings: bool) -> Callable[[RootConfig, int], Workload]:
     """A network of a task, whatever it learns."""
     return lambda config, size: Workload(
@@ -88,7 +81,6 @@ def of_squares(task: str, scale: Scale = TINY, **settings: bool) -> Callable[[Ro
 
 WORKLOADS: dict[str, Callable[[RootConfig, int], Workload]] = {
     "detect": of_task,
-    "head": of_head,
     **{task: of_squares(task) for task in GROUPS},
     **{f"{task} detached": of_squares(task, detach_one_to_one=True) for task in REGIONS_OF},
     **{f"{task} n": of_squares(task, SCALES["n"]) for task in GROUPS},
