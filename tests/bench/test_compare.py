@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -41,6 +42,19 @@ def make_summary(**changes: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@functools.cache
+def composed_once(overrides: tuple[str, ...]) -> None:
+    """Compose, which takes a second, once in all tests."""
+    to_root(compose_config(overrides))
+
+
+class ComposedOnce:
+    """Stands in for the composition, of which a comparison only wants to know whether it fails."""
+
+    compose = staticmethod(tuple[str, ...])
+    to_root = staticmethod(composed_once)
+
+
 class Launched:
     """Stands in for the child processes: notes them, and writes the summaries of runs that succeed."""
 
@@ -49,6 +63,7 @@ class Launched:
         self.fails = list(fails)
         for module in (arms, compare):
             monkeypatch.setattr(module, "run_child", self)
+        monkeypatch.setattr(compare, "composing", ComposedOnce)
         monkeypatch.setenv("LUCID_YOLO_COMMIT", "abc")
 
     def __call__(self, arguments: Sequence[str], *, log: Path, timeout: float | None = None) -> int:
@@ -435,7 +450,8 @@ def test_runs_of_a_sweep_are_paired_by_seed(tmp_path: Path, capsys: pytest.Captu
 @pytest.mark.slow
 def test_a_tiny_comparison_for_real(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ledger, out = tmp_path / "ledger.json", tmp_path / "out"
-    command = ["compare", "workload=tiny", "blocks=1", f"out={out}", f"book={ledger}"]
+    command = ["compare", "workload=tiny", "blocks=1", f"out={out}", f"book={ledger}", "data.options.num_train=8"]
+    command += ["model.variant=tiny", "model.width=0.0625"]
     assert cli.main(command) == cli.FAILED  # there is nothing to record on a processor
     report = json.loads((out / "report.json").read_text())
     base, decoded, network = report["arms"]

@@ -32,7 +32,9 @@ def test_mean_and_spread_by_hand() -> None:
 @pytest.mark.slow
 def test_a_fit_and_its_validation_become_a_record(tmp_path: Path) -> None:
     out = tmp_path / "record.json"
-    tiny = tiny_overrides("data.recipe.epochs=1", "data.recipe.val_every=1")
+    tiny = tiny_overrides(
+        "data.recipe.epochs=1", "data.recipe.val_every=1", "data.options.num_train=4", "data.options.num_val=2"
+    )
     main(
         [
             "--seeds",

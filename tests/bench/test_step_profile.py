@@ -104,7 +104,7 @@ def test_a_profile_of_a_training(task: TaskName, tmp_path: Path, monkeypatch: py
     out = tmp_path / "numbers" / "profile.json"
     begun = time.perf_counter()
     config = ly.compose(tiny_overrides(f"task={task}", "data.image_size=64", "trainer.accumulate=2"))
-    profile = ly.profile(config, steps=4, warmup=1, out=out)
+    profile = ly.profile(config, steps=2, warmup=1, out=out)
     elapsed = 1000 * (time.perf_counter() - begun)
     assert tuple(profile.host_ms) == tuple(profile.synchronised_ms) == (*PARTS, LOOP)
     assert all(value > 0 for value in profile.host_ms.values())
@@ -122,7 +122,7 @@ def test_a_profile_of_a_training(task: TaskName, tmp_path: Path, monkeypatch: py
         assert set(inner) == ({"network", "heads"} if task is TaskName.SEGMENT else set())
         assert 0 <= sum(inner.values()) < outer["forward"]
     # the parts of all steps lie one after the other inside the call
-    assert 4 * sum(profile.host_ms.values()) + 4 * sum(profile.synchronised_ms.values()) < elapsed
+    assert 2 * sum(profile.host_ms.values()) + 2 * sum(profile.synchronised_ms.values()) < elapsed
     assert 0 <= profile.wait_ms < profile.step_ms
     assert (profile.device_busy_ms, profile.synchronisations) == (None, None)
     assert profile.launches > 500

@@ -18,7 +18,6 @@ from lucid_yolo.nn.predictions import BranchPredictions, Predictions
 from lucid_yolo.ops.anchors import make_anchors
 from tests.assign.assignment_loop import overlap, slow_assignment
 from tests.losses.dispatch import Watch
-from tests.losses.one_graph import assert_one_graph_serves
 
 SIZE, CLASSES, BATCH = 64, 3, 2
 ANCHORS = make_anchors(SIZE, (8, 16, 32))
@@ -249,11 +248,3 @@ def test_the_watch_can_fail() -> None:
     for read in (lambda: values.sum().item(), lambda: values[values > 1], lambda: torch.nonzero(values)):
         with pytest.raises(AssertionError, match="waits for the device"), Watch():
             read()
-
-
-def test_one_graph_for_every_number_of_objects_and_both_bucket_sizes() -> None:
-    loss = make_loss()
-    batches = [
-        (make_predictions(count), make_targets(ROWS[:count], bucket)) for bucket in (8, 16, 32) for count in (0, 1, 5)
-    ]
-    assert_one_graph_serves(loss, batches, leaves)

@@ -18,7 +18,6 @@ from lucid_yolo.losses.keypoints import PART_NAMES, KeypointLoss, choose_point_s
 from lucid_yolo.nn.predictions import BranchPredictions, KeypointBranch, KeypointPredictions, Predictions
 from lucid_yolo.ops.anchors import make_anchors
 from tests.losses.dispatch import Watch
-from tests.losses.one_graph import assert_one_graph_serves
 
 SIZE, CLASSES, BATCH, POINTS = 64, 3, 2, 3
 ANCHORS = make_anchors(SIZE, (8, 16, 32))
@@ -276,11 +275,3 @@ def test_step_reads_nothing_from_the_device_and_stays_below_its_number_of_kernel
         total.backward()
     assert forward.launched.total() <= 330, forward.launched
     assert forward.launched.total() + backward.launched.total() <= 680, backward.launched
-
-
-def test_one_graph_for_every_number_of_objects_and_both_bucket_sizes() -> None:
-    loss = make_loss()
-    batches = [
-        (make_predictions(count), make_targets(ROWS[:count], bucket)) for bucket in (6, 8, 16) for count in (0, 1, 5)
-    ]
-    assert_one_graph_serves(loss, batches, lambda given: [*leaves(given), *loss.parameters()])

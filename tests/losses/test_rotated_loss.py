@@ -322,19 +322,3 @@ def test_step_reads_nothing_from_the_device_and_stays_below_its_number_of_kernel
     assert forward.launched.total() + backward.launched.total() <= 480, backward.launched.total()
     scattered = {"index_put", "index_put_", "_index_put_impl_", "scatter_add_", "index_add_"}
     assert not scattered & set(backward.launched)
-
-
-def test_one_graph_for_every_number_of_objects_and_both_bucket_sizes() -> None:
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()
-    loss = make_loss()
-    compiled = torch.compile(loss, fullgraph=True, backend="eager", dynamic=None)
-    for bucket in (8, 16):
-        for count in (0, 1, 5):
-            predictions, targets = make_predictions(count), make_targets(ROWS[:count], bucket)
-            expected, got = loss(predictions, targets), compiled(predictions, targets)
-            assert torch.equal(got.parts, expected.parts)
-            gradients = torch.autograd.grad(got.total, leaves(predictions))
-            for a, b in zip(gradients, torch.autograd.grad(expected.total, leaves(predictions)), strict=True):
-                assert torch.equal(a, b)
-    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 2

@@ -25,7 +25,6 @@ from lucid_yolo.losses.segmentation import (
 from lucid_yolo.nn.predictions import BranchPredictions, Predictions, SegmentBranch, SegmentPredictions
 from lucid_yolo.ops.anchors import make_anchors
 from tests.losses.dispatch import Watch
-from tests.losses.one_graph import assert_one_graph_serves
 
 SIZE, CLASSES, BATCH, MAPS = 64, 3, 2, 32
 SIDE = SIZE // 4
@@ -301,11 +300,3 @@ def test_step_reads_nothing_from_the_device_and_stays_below_its_number_of_kernel
     print(forward.launched.total(), backward.launched.total())
     assert forward.launched.total() <= 300, forward.launched
     assert forward.launched.total() + backward.launched.total() <= 480, backward.launched
-
-
-def test_one_graph_for_every_number_of_objects_and_both_bucket_sizes() -> None:
-    loss = make_loss()
-    batches = [
-        (make_predictions(count), make_targets(ROWS[:count], bucket)) for bucket in (8, 16, 32) for count in (0, 1, 5)
-    ]
-    assert_one_graph_serves(loss, batches, leaves)

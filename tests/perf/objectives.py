@@ -11,14 +11,17 @@ from lucid_yolo.data.labels.base import LabelSpec
 from lucid_yolo.losses.detection import DetectionLoss
 from lucid_yolo.nn.model import Detector, Scale
 from lucid_yolo.tasks import get_task
+from tests.nn.networks import shorten
 
 CLASSES = 3
 
 
-def make_objective(image_size: int, *, device: str = "cpu") -> tuple[Detector, DetectionLoss]:
-    """A detector of a few thousand parameters and the loss of its task."""
+def make_objective(image_size: int, *, device: str = "cpu", short: bool = False) -> tuple[Detector, DetectionLoss]:
+    """A detector of a few thousand parameters, or little but its head, and the loss of its task."""
     torch.manual_seed(0)
     network = Detector(Scale("tiny", 0.5, 0.125, 128), CLASSES)
+    if short:
+        shorten(network)
     loss = get_task(TaskName.DETECT).build_loss(TaskConfig(name=TaskName.DETECT), LabelSpec(CLASSES), image_size)
     assert isinstance(loss, DetectionLoss)
     return network.to(device, memory_format=torch.channels_last), loss.to(device)

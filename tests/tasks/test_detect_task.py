@@ -95,7 +95,7 @@ def test_model_and_loss_overfit_two_pictures() -> None:
         valid=torch.tensor([True, True, True, False]),
     )
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
-    for _ in range(80):  # after 35 it depends on the processor
+    for _ in range(50):  # after 40 all are above 0.78, of three seeds
         predictions = model(images)
         losses = loss(predictions, targets)
         optimizer.zero_grad()

@@ -21,6 +21,7 @@ from lucid_yolo.ops.anchors import make_anchors
 from lucid_yolo.ops.letterbox import letterbox_for
 from lucid_yolo.optim.build import build_optimizer
 from lucid_yolo.tasks import get_task
+from tests.nn.networks import shorten
 from tests.tasks.test_detect_task import CLASSES, SIZE, SIZES, make_index, perfect_predictions
 
 NANO = ModelConfig(variant="n", depth=0.5, width=0.25, max_channels=1024)
@@ -101,6 +102,7 @@ def test_model_and_loss_overfit_two_pictures() -> None:
     size, spec = 64, LabelSpec(CLASSES, SPEC)
     model, loss = TASK.build_model(NANO, spec), TASK.build_loss(KeypointTaskConfig(), spec, size)
     assert isinstance(loss, KeypointLoss)
+    shorten(model)  # detection's overfit trains backbone and neck
     TASK.set_epoch(loss, 4, 10)
     images = torch.rand(2, 3, size, size)
     boxes = torch.tensor([[8.0, 8.0, 40.0, 50.0], [20.0, 16.0, 60.0, 60.0], [4.0, 4.0, 24.0, 24.0], [0.0] * 4])
@@ -116,7 +118,7 @@ def test_model_and_loss_overfit_two_pictures() -> None:
     )
     optimizer = build_optimizer(model, to_root(compose(["optimizer=adamw", "optimizer.lr=0.002"])).optimizer, loss)
     before = [parameter.clone() for parameter in loss.parameters()]
-    for _ in range(80):
+    for _ in range(40):
         predictions = model(images)
         losses = loss(predictions, targets)
         optimizer.zero_grad()
@@ -131,4 +133,4 @@ def test_model_and_loss_overfit_two_pictures() -> None:
     for image, label, row in ((0, 0, 0), (1, 2, 1), (1, 1, 2)):
         found = detections[image].keypoints[detections[image].classes == label][0]
         distances.append(np.linalg.norm(found[:, :2] - places[row].numpy(), axis=1))
-    assert np.mean(distances) < 6.0  # 3.3 on one processor; the middle of the picture is 17 away
+    assert np.mean(distances) < 6.0  # 0.8 to 2.5, by the seed; the middle of the picture is 17 away

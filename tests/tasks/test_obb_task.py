@@ -222,7 +222,7 @@ def test_model_and_loss_overfit_two_pictures() -> None:
     boxes: list[Rotated] = [(24.0, 28.0, 40.0, 16.0, 0.5), (40.0, 36.0, 44.0, 20.0, 2.0), (16.0, 14.0, 20.0, 18.0, 0.0)]
     targets = make_targets([(0, 0, boxes[0]), (1, 2, boxes[1]), (1, 1, boxes[2])], 4)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
-    for _ in range(100):
+    for _ in range(60):  # 0.75 and more, of three seeds
         predictions = model(images)
         losses = loss(predictions, targets)
         optimizer.zero_grad()

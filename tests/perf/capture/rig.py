@@ -13,6 +13,7 @@ from torch import Tensor
 
 from lucid_yolo.config.compose import compose, to_root
 from lucid_yolo.config.schema import RootConfig
+from lucid_yolo.config.tasks import TaskName
 from lucid_yolo.data.batch import Targets
 from lucid_yolo.data.empty import empty_targets
 from lucid_yolo.nn.cast import CastOnce
@@ -23,6 +24,7 @@ from lucid_yolo.perf.capture.recorder import Recorder
 from lucid_yolo.perf.capture.tape import Tape
 from lucid_yolo.perf.objective import Objective
 from lucid_yolo.tasks import get_task
+from tests.nn.networks import shorten
 from tests.nn.scales import TINY
 from tests.perf.capture.workloads import CLASSES, WORKLOADS
 
@@ -79,6 +81,9 @@ class Rig:
         self.labels = get_task(self.config.task.name).labels
         torch.manual_seed(0)
         made = WORKLOADS[workload](self.config, size)
+        is_detection = workload == "detect" and self.config.task.name == TaskName.DETECT
+        if self.device.type == "cpu" and not is_detection:  # the same backbone and neck in all tasks
+            shorten(made.network)
         self.regions, self.spec = made.regions, made.spec
         self.model = made.network.to(self.device, memory_format=torch.channels_last).train()
         self.loss = made.loss.to(self.device)

@@ -1,17 +1,15 @@
 """Compares the kernels of normalisation in Triton's interpreter with autograd in float64; prints what agrees.
 
-A process of its own: Triton reads TRITON_INTERPRET when it is imported. Its arguments are the names of checks.
+A process of its own, as `tests.perf.kernels.interpreter` says.
 """
 
 from __future__ import annotations
 
+from tests.perf.kernels import interpreter  # isort: skip - before the kernels
+
 import copy
-import os
-import sys
 from contextlib import nullcontext
 from dataclasses import dataclass
-
-os.environ["TRITON_INTERPRET"] = "1"
 
 import numpy as np
 import pytest
@@ -226,11 +224,11 @@ CHECKS = (shapes, many, large_mean, half, orders, parts, examples, blocks, modes
 
 
 def main() -> None:
+    interpreter.patch_once_a_launch()
     np.seterr(over="ignore")  # exp of a large number is infinity, and its reciprocal 0, as on the device
     for check in CHECKS:
-        if check.__name__ in sys.argv[1:]:
-            check()
-            print(f"{check.__name__}: ok")
+        check()
+        print(f"{check.__name__}: ok")
 
 
 if __name__ == "__main__":

@@ -14,13 +14,10 @@ from tests.checkout import run_python
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed here")
-@pytest.mark.parametrize(
-    "checks",
-    [["shapes", "types", "places"], ["specials", "slices"], ["orders", "sums", "examples", "blocks", "modes"]],
-)
-def test_they_equal_torch_in_float64(checks: list[str]) -> None:
-    done = run_python("-m", "tests.perf.kernels.interpreted_max_pool", *checks)
+def test_they_equal_torch_in_float64() -> None:
+    done = run_python("-m", "tests.perf.kernels.interpreted_max_pool")
     assert done.returncode == 0, done.stderr
+    checks = ("shapes", "types", "places", "specials", "slices", "orders", "sums", "examples", "blocks", "modes")
     assert done.stdout.splitlines() == [f"{check}: ok" for check in checks]
 
 

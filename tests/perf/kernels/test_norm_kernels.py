@@ -13,18 +13,13 @@ from tests.checkout import run_python
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed here")
-@pytest.mark.parametrize(
-    ("checks", "lines"),
-    [
-        (["shapes", "large_mean", "half", "orders", "parts", "examples"], 0),
-        (["many"], ["8 splits, 4 at a time"]),
-        (["blocks", "modes"], 0),
-    ],
-)
-def test_they_equal_autograd_in_float64(checks, lines):
-    done = run_python("-m", "tests.perf.kernels.interpreted_norm", *checks)
+def test_they_equal_autograd_in_float64() -> None:
+    done = run_python("-m", "tests.perf.kernels.interpreted_norm")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [*(lines or []), *(f"{check}: ok" for check in checks)]
+    lines = done.stdout.splitlines()
+    assert "8 splits, 4 at a time" in lines
+    checks = ("shapes", "many", "large_mean", "half", "orders", "parts", "examples", "blocks", "modes")
+    assert [line for line in lines if line.endswith(": ok")] == [f"{check}: ok" for check in checks]
 
 
 @given(
