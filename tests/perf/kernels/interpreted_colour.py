@@ -5,7 +5,7 @@ A process of its own, as `tests.perf.kernels.interpreter` says.
 
 from __future__ import annotations
 
-from tests.perf.kernels import interpreter  # isort: skip - before the kernels
+import tests.perf.kernels.interpreter  # noqa: F401 # isort: skip - before the kernels
 
 import torch
 
@@ -15,7 +15,6 @@ from tests.ops.colours import GAINS, as_batch, from_workers, spread_colours
 
 
 def main() -> None:
-    interpreter.patch_once_a_launch()
     kernels._BLOCK = 2**14  # the interpreter's time goes by blocks, not by their size
     for levels, dtype in ((44, torch.float32), (17, torch.float16)):  # sizes that are no multiple of a block
         images, gains = as_batch(spread_colours(levels), GAINS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.perf.kernels import interpreter  # isort: skip - before the kernels
+import tests.perf.kernels.interpreter  # noqa: F401 # isort: skip - before the kernels
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,7 +24,6 @@ def report(case: Case, label: str, wanted: Sequence[int] = (0, 1)) -> None:
 
 
 def main() -> None:
-    interpreter.patch_once_a_launch()
     # The interpreter's time goes by programs: fewer of them add up more numbers each, of few walks at a time.
     kernels.SUM = replace(kernels.SUM, shares=4, numbers=256)
     for case in SMALL:

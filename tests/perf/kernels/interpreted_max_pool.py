@@ -5,7 +5,7 @@ A process of its own, as `tests.perf.kernels.interpreter` says.
 
 from __future__ import annotations
 
-from tests.perf.kernels import interpreter  # isort: skip - before the kernels
+import tests.perf.kernels.interpreter  # noqa: F401 # isort: skip - before the kernels
 
 import copy
 from contextlib import nullcontext
@@ -144,7 +144,6 @@ CHECKS = (shapes, types, places, specials, slices, orders, sums, examples, block
 
 
 def main() -> None:
-    interpreter.patch_once_a_launch()
     for check in CHECKS:
         kernels._ROWS = MANY_ROWS if check in IN_ONE_TILE else ROWS
         check()

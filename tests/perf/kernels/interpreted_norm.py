@@ -5,7 +5,7 @@ A process of its own, as `tests.perf.kernels.interpreter` says.
 
 from __future__ import annotations
 
-from tests.perf.kernels import interpreter  # isort: skip - before the kernels
+import tests.perf.kernels.interpreter  # noqa: F401 # isort: skip - before the kernels
 
 import copy
 from contextlib import nullcontext
@@ -224,7 +224,6 @@ CHECKS = (shapes, many, large_mean, half, orders, parts, examples, blocks, modes
 
 
 def main() -> None:
-    interpreter.patch_once_a_launch()
     np.seterr(over="ignore")  # exp of a large number is infinity, and its reciprocal 0, as on the device
     for check in CHECKS:
         check()
