@@ -20,7 +20,7 @@ from torch import Tensor
 
 import lucid_yolo as ly
 from lucid_yolo.config.errors import ConfigError, RunError
-from tests.engine.tiny import learn, tiny_config, tiny_overrides
+from tests.engine.tiny import learn, resumed, tiny_config, tiny_overrides
 
 Compose = Callable[..., DictConfig]
 ONE_STEP = ("trainer.max_epochs=1", "trainer.max_steps=1")
@@ -151,7 +151,7 @@ def test_a_resumed_run_goes_on_with_its_own_weights(tiny: Compose, tmp_path: Pat
     with pytest.raises(ConfigError, match=r"cannot change model\.init_from from '.*donor\.ckpt' to '.*best\.ckpt'"):
         ly.compose([f"resume='{stopped.run_dir}'", f"model.init_from='{first / 'checkpoints/best.ckpt'}'"])
     look = Look()
-    learn(ly.compose([f"resume='{stopped.run_dir}'", "trainer.max_steps=null"]), [look])
+    learn(resumed(stopped.run_dir, max_steps=None), [look])
     assert look.step == STEPS_AN_EPOCH
     expected, found = (averaged(r.run_dir / "checkpoints" / "last.ckpt") for r in (whole, stopped))
     assert all(torch.equal(tensor, found[name]) for name, tensor in expected.items())

@@ -20,7 +20,7 @@ from lucid_yolo.engine.validate import validate
 from tests.data.disk import write_picture
 from tests.engine.signals import PressCtrlC
 from tests.engine.test_train import assert_equal
-from tests.engine.tiny import SHORT, STEPS_AN_EPOCH, THREE_EPOCHS, learn, read_state, tiny_config
+from tests.engine.tiny import SHORT, STEPS_AN_EPOCH, THREE_EPOCHS, learn, read_state, resumed, tiny_config
 
 Compose = Callable[..., DictConfig]
 FLOW = "loss.flow."
@@ -58,7 +58,7 @@ def test_the_flow_is_trained_and_saved_and_not_part_of_the_model(whole: Path) ->
 def test_a_run_continued_after_an_epoch_equals_the_uninterrupted_one(whole: Path, tiny: Compose) -> None:
     stopped = learn(tiny(*RUN), [PressCtrlC(2 * STEPS_AN_EPOCH)])
     assert stopped.status == "interrupted"
-    assert learn(ly.compose([f"resume='{stopped.run_dir}'"])).status == "finished"
+    assert learn(resumed(stopped.run_dir)).status == "finished"
     expected, found = read_state(whole), read_state(stopped.run_dir)
     assert_equal(expected["state_dict"], found["state_dict"], "state_dict")
     assert_equal(expected["optimizer_states"], found["optimizer_states"], "optimizer")

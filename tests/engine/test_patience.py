@@ -17,7 +17,7 @@ from lucid_yolo.config.errors import ConfigError, RunError
 from lucid_yolo.engine import fit
 from lucid_yolo.engine import train as verb
 from tests.engine.signals import PressCtrlC
-from tests.engine.tiny import learn
+from tests.engine.tiny import learn, resumed
 
 Compose = Callable[..., DictConfig]
 STEPS_AN_EPOCH = 1
@@ -76,11 +76,11 @@ def test_the_count_survives_a_resume(tiny: Compose, scores: list[float]) -> None
     stopped = learn(tiny(*RUN, "trainer.patience=2"), [PressCtrlC(3 * STEPS_AN_EPOCH)])
     run_dir = stopped.run_dir
     assert (stopped.status, scores) == ("interrupted", list(SCORES[3:]))
-    assert learn(ly.compose([f"resume='{run_dir}'"])).status == "finished"
+    assert learn(resumed(run_dir)).status == "finished"
     assert (steps(run_dir, "last"), scores) == (4 * STEPS_AN_EPOCH, list(SCORES[4:]))
     with pytest.raises(RunError, match=r"last 2 validations .* no better score, with trainer\.patience=2 nothing is"):
-        ly.train(ly.compose([f"resume='{run_dir}'"]))
-    learn(ly.compose([f"resume='{run_dir}'", "trainer.patience=3"]))
+        ly.train(resumed(run_dir))
+    learn(resumed(run_dir, patience=3))
     assert steps(run_dir, "last") == 7 * STEPS_AN_EPOCH  # 0.4 came in time
     assert (summary(run_dir)["best_epoch"], summary(run_dir)["out_of_patience"]) == (6, False)
 
@@ -95,7 +95,7 @@ def test_a_run_that_ended_all_but_its_report_trains_no_further(
         patch.setattr(verb, "final_report", press_ctrl_c)
         run_dir = ly.train(tiny(*RUN, "trainer.patience=2")).run_dir
     assert summary(run_dir)["status"] == "interrupted"
-    assert ly.train(ly.compose([f"resume='{run_dir}'"])).status == "finished"
+    assert ly.train(resumed(run_dir)).status == "finished"
     assert (steps(run_dir, "last"), scores) == (4 * STEPS_AN_EPOCH, list(SCORES[4:]))
     assert summary(run_dir)["out_of_patience"]
 

@@ -9,10 +9,9 @@ import json
 
 import pytest
 
-import lucid_yolo as ly
 from tests.engine.signals import PressCtrlC
 from tests.engine.test_train import assert_equal
-from tests.engine.tiny import SHORT, STEPS_AN_EPOCH, THREE_EPOCHS, learn, read_state
+from tests.engine.tiny import SHORT, STEPS_AN_EPOCH, THREE_EPOCHS, learn, read_state, resumed
 
 
 @pytest.mark.parametrize("stop_after", [None, STEPS_AN_EPOCH + 1, 2 * STEPS_AN_EPOCH], ids=["", "inside", "at the end"])
@@ -24,7 +23,7 @@ def test_a_run_learns_the_same(uninterrupted, tiny, activate, stop_after):
     epochs = 2
     if stop_after is not None:
         assert result.status == "interrupted"
-        result = learn(ly.compose([f"resume='{run_dir}'"]))
+        result = learn(resumed(run_dir))
         epochs = 1 if stop_after % STEPS_AN_EPOCH else 0
     assert result.status == "finished"
     first, second = read_state(uninterrupted), read_state(run_dir)

@@ -23,7 +23,7 @@ from lucid_yolo.engine.callbacks import Saver
 from lucid_yolo.engine.interrupt import FitStopped, StopSignal
 from lucid_yolo.engine.run_dir import claim
 from tests.engine.signals import PressCtrlC
-from tests.engine.tiny import STEPS_AN_EPOCH, THREE_EPOCHS, learn, read_state
+from tests.engine.tiny import STEPS_AN_EPOCH, THREE_EPOCHS, learn, read_state, resumed
 
 Compose = Callable[..., DictConfig]
 LONG = "trainer.save_seconds=1e9"
@@ -182,7 +182,7 @@ def test_a_run_killed_between_two_writings_makes_the_lost_epoch_again(uninterrup
     killed = learn(tiny(*THREE_EPOCHS, LONG), [Die()]).run_dir
     assert read_state(killed)["global_step"] == STEPS_AN_EPOCH  # epoch 2 is lost
     assert logged_steps(killed)[-1] == 2 * STEPS_AN_EPOCH
-    assert learn(ly.compose([f"resume='{killed}'"])).status == "finished"
+    assert learn(resumed(killed)).status == "finished"
     expected, found = read_state(uninterrupted), read_state(killed)
     assert all(torch.equal(value, found["state_dict"][key]) for key, value in expected["state_dict"].items())
     steps = logged_steps(killed)
@@ -208,5 +208,5 @@ def test_a_run_of_an_older_format_is_refused_and_left_as_it_is(uninterrupted: Pa
     torch.save(content, run_dir / "checkpoints" / "last.ckpt")
     before = {path: path.read_bytes() for path in run_dir.rglob("*") if path.is_file()}
     with pytest.raises(RunError, match=r"last\.ckpt has format 1, and this version reads format 2"):
-        ly.train(ly.compose([f"resume='{run_dir}'", "trainer.max_epochs=9"]))
+        ly.train(resumed(run_dir, max_epochs=9))
     assert {path: path.read_bytes() for path in run_dir.rglob("*") if path.is_file()} == before

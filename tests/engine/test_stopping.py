@@ -19,7 +19,6 @@ import pytest
 import torch
 from omegaconf import DictConfig
 
-import lucid_yolo as ly
 from lucid_yolo.config.errors import ConfigError, RunError
 from lucid_yolo.engine import train as verb
 from lucid_yolo.engine.build import build_loggers
@@ -28,7 +27,7 @@ from lucid_yolo.engine.checkpoint import CheckpointFiles, read_checkpoint
 from lucid_yolo.engine.console import RunConsole
 from lucid_yolo.engine.metrics_log import MetricsLog
 from lucid_yolo.engine.run_dir import MARKER, claim, explain_unwritable, hold, write_text
-from tests.engine.tiny import STEPS_AN_EPOCH, learn, read_state, tiny_config
+from tests.engine.tiny import STEPS_AN_EPOCH, learn, read_state, resumed, tiny_config
 
 Compose = Callable[..., DictConfig]
 EPOCHS = ("data.options.num_train=10", "trainer.max_epochs=2", "trainer.val_every=2")
@@ -80,7 +79,7 @@ def test_an_epoch_that_was_cut_is_completed_when_the_run_goes_on(whole: Path, ti
     run_dir = stop(tiny)
     assert read_state(run_dir)["global_step"] == 4
     assert read_summary(run_dir)["metrics"]["primary"] is not None  # its end is an end: validated and scored
-    learn(ly.compose([f"resume='{run_dir}'", "trainer.max_steps=null"]))
+    learn(resumed(run_dir, max_steps=None))
     expected, found = read_state(whole), read_state(run_dir)
     assert found["global_step"] == 2 * STEPS_AN_EPOCH
     assert all(torch.equal(value, found["state_dict"][key]) for key, value in expected["state_dict"].items())
@@ -89,7 +88,7 @@ def test_an_epoch_that_was_cut_is_completed_when_the_run_goes_on(whole: Path, ti
 def test_updates_that_are_done_are_not_made_again(tiny: Compose) -> None:
     run_dir = learn(tiny(*EPOCHS, "trainer.max_steps=1")).run_dir
     with pytest.raises(RunError, match=r"made its 1 update, nothing is left.*trainer\.max_steps"):
-        train(ly.compose([f"resume='{run_dir}'"]))
+        train(resumed(run_dir))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -119,7 +118,7 @@ def test_a_run_that_stopped_in_its_last_report_only_makes_the_report(
         stopped = train(tiny("data.options.num_train=6", "trainer.max_epochs=1"))
     assert stopped.status == read_summary(stopped.run_dir)["status"] == "interrupted"
     steps = read_state(stopped.run_dir)["global_step"]
-    assert train(ly.compose([f"resume='{stopped.run_dir}'"])).status == "finished"
+    assert train(resumed(stopped.run_dir)).status == "finished"
     assert read_state(stopped.run_dir)["global_step"] == steps
     assert read_summary(stopped.run_dir)["metrics"]["primary"] is not None
 
@@ -133,7 +132,7 @@ def test_gradients_that_are_never_finite_stop_the_run(tiny: Compose) -> None:
         train(tiny(), callbacks=[Spoil()])
 
 
-def test_a_full_disk_is_a_sentence_and_keeps_the_read_state(tiny: Compose, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_a_sentence_and_keeps_the_last_state(tiny: Compose, monkeypatch: pytest.MonkeyPatch) -> None:
     saved = CheckpointFiles.save_checkpoint
 
     def fill(self: CheckpointFiles, checkpoint: dict[str, Any], path: Path, storage_options: Any = None) -> None:

@@ -12,8 +12,11 @@ from typing import Any
 import lightning as L
 import pytest
 import torch
+from omegaconf import OmegaConf
 
 import lucid_yolo as ly
+from lucid_yolo.config.compose import to_root
+from lucid_yolo.config.schema import RootConfig
 from lucid_yolo.engine.final import no_metrics
 from lucid_yolo.engine.report import TrainResult
 
@@ -69,6 +72,15 @@ def learn(config: Any, callbacks: Sequence[L.Callback] = ()) -> TrainResult:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(VERB, "final_report", lambda prepared, *_: no_metrics(prepared.task))
         return VERB.train(config, callbacks=callbacks)
+
+
+def resumed(run_dir: Path, **trainer: Any) -> RootConfig:
+    """A run that goes on with other settings of its trainer; how ``resume=`` composes it is looked at elsewhere."""
+    root = to_root(OmegaConf.load(run_dir / "config.yaml"))
+    root.resume = root.run_dir = str(run_dir)
+    for name, value in trainer.items():
+        setattr(root.trainer, name, value)
+    return root
 
 
 def read_state(run_dir: Path) -> dict[str, Any]:
