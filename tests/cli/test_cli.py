@@ -224,7 +224,11 @@ def test_info(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixtu
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("arguments", [["--help"], ["train", "--cfg", "job"], ["check"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["train", "--cfg", "job"], ["check", "data.options.num_train=4", "data.options.num_val=2"]],
+    ids=lambda arguments: arguments[0],
+)
 def test_a_reader_that_leaves_ends_the_command_in_silence(arguments: list[str], unbuffered: str) -> None:
     reading, writing = os.pipe()
     os.close(reading)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from dataclasses import replace
-from functools import reduce
+from functools import cache, reduce
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,16 @@ from omegaconf.errors import ConfigAttributeError, ValidationError
 from lucid_yolo.config.compose import compose, compose_resume, overrides_of, read_request, to_root
 from lucid_yolo.config.errors import ConfigError, RunError
 from lucid_yolo.config.schema import RootConfig
+
+
+def stock() -> DictConfig:
+    """A run without overrides to edit: composed once, whatever is made of it."""
+    return copy.deepcopy(_stock())
+
+
+@cache
+def _stock() -> DictConfig:
+    return compose()
 
 
 def record_run(cfg: DictConfig, folder: Path) -> Path:
@@ -55,7 +65,7 @@ def test_relative_paths_mean_the_directory_of_the_user(tmp_path: Path, monkeypat
 
 
 def test_the_result_is_typed_and_closed() -> None:
-    cfg = compose()
+    cfg = stock()
     with pytest.raises(ConfigAttributeError):
         cfg.trainer.max_epoch = 3
     with pytest.raises(ValidationError):
@@ -79,7 +89,7 @@ def test_forced_keys_and_missing_values_are_found() -> None:
     cfg = compose(["data=coco"])
     with pytest.raises(ConfigError, match=r"data\.root must be given"):
         to_root(cfg)
-    cfg = compose()
+    cfg = stock()
     OmegaConf.update(cfg, "trainer.max_epoch", 3, force_add=True)
     with pytest.raises(ConfigError, match=r"There is no key 'trainer\.max_epoch'"):
         to_root(cfg)
@@ -88,7 +98,7 @@ def test_forced_keys_and_missing_values_are_found() -> None:
 
 
 def test_edits_from_python_are_refused_in_our_words() -> None:
-    cfg = compose()
+    cfg = stock()
     OmegaConf.update(cfg, "trainer.max_epoch", 3, force_add=True)
     OmegaConf.update(cfg, "capture_network", True, force_add=True)
     with pytest.raises(ConfigError) as caught:
@@ -96,7 +106,7 @@ def test_edits_from_python_are_refused_in_our_words() -> None:
     first, second = sorted(caught.value.problems)
     assert first == "There is no key 'capture_network'. Here that is capture=network."
     assert second.startswith("There is no key 'trainer.max_epoch'. Did you mean 'trainer.max_epochs'")
-    cfg = compose()
+    cfg = stock()
     cfg.trainer.max_epochs = "${data.recipe.epoch}"
     for use in (to_root, overrides_of):
         with pytest.raises(ConfigError) as caught:
@@ -110,7 +120,7 @@ def test_edits_from_python_are_refused_in_our_words() -> None:
         ConfigError, match=r"^trainer\.max_epochs: '\$\{model\.variant\}' is 'n', a whole number is exp"
     ):
         to_root(cfg)
-    cfg = compose()
+    cfg = stock()
     del cfg.model.width
     with pytest.raises(ConfigError, match=r"^model\.width must be given: model\.width=VALUE\.$"):
         to_root(cfg)
@@ -134,7 +144,7 @@ def set_field(settings: Any, key: str, value: Any) -> None:
 
 
 def test_edits_of_the_dataclasses_are_refused_in_our_words() -> None:
-    root = to_root(compose())
+    root = to_root(stock())
     for key, (value, _) in WRONG.items():
         set_field(root, key, value)
     with pytest.raises(ConfigError) as caught:
@@ -178,7 +188,7 @@ def test_contradictions_are_found() -> None:
         to_root(compose(["optimizer.muon_weight=0", "optimizer.sgd_weight=0"]))
     with pytest.raises(ConfigError, match=r"small_reference \(8\) is smaller than"):
         to_root(compose(["task.assigner.small_side=12", "task.assigner.small_reference=8"]))
-    cfg = compose()
+    cfg = stock()
     cfg.model.variant = "s"  # the name alone
     scale = (
         r"model\.variant is 's', whose scale is model\.depth=0\.5, model\.width=0\.5, model\.max_channels=1024; "
@@ -189,7 +199,7 @@ def test_contradictions_are_found() -> None:
     with pytest.raises(ConfigError, match=r"model\.variant is 'n'.*found .*model\.width=0\.3"):
         to_root(compose(["model.width=0.3"]))
     assert to_root(compose(["model.width=0.3", "model.variant=mine"])).model.width == 0.3
-    cfg = compose()
+    cfg = stock()
     cfg.resume = "runs/old"
     with pytest.raises(ConfigError, match="a resumed run keeps its directory"):
         to_root(cfg)
@@ -246,7 +256,7 @@ FROZEN = {
 
 
 def test_resume_names_every_change_that_it_refuses(tmp_path: Path) -> None:
-    run = record_run(compose([]), tmp_path / "run")
+    run = record_run(stock(), tmp_path / "run")
     with pytest.raises(ConfigError, match="a resumed run cannot change") as caught:
         compose_resume(run, [*FROZEN, "trainer.max_epochs=99"])
     for message in FROZEN.values():
@@ -260,7 +270,7 @@ def test_resume_names_every_change_that_it_refuses(tmp_path: Path) -> None:
 def test_resume_checks_new_overrides_and_the_directory(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"nothing_here: no run is kept there"):
         compose([f"resume={tmp_path / 'nothing_here'}"])
-    run = record_run(compose([]), tmp_path / "run")
+    run = record_run(stock(), tmp_path / "run")
     with pytest.raises(ConfigError, match="Did you mean 'seed'"):
         compose_resume(run, ["sead=1"])
     with pytest.raises(ConfigError, match="belongs to task=keypoints; selected is task=detect"):

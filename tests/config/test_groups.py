@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from lucid_yolo.config.schema import (
     CachePlace,
     MuSGDConfig,
     PrecisionName,
+    RootConfig,
 )
 from lucid_yolo.config.tasks import TaskName
 
@@ -100,11 +102,17 @@ def test_trainer_follows_the_recipe_of_the_data_until_it_is_set() -> None:
     assert compose(["data.recipe.epochs=7", "trainer.max_epochs=3"]).trainer.max_epochs == 3
 
 
+@cache
+def of_task(task: TaskName) -> RootConfig:
+    """A run in which nothing but the task is selected."""
+    return to_root(compose([f"task={task}"]))
+
+
 def test_a_recipe_may_depend_on_the_task() -> None:
     def epochs(*overrides: str) -> int:
         return to_root(compose(overrides)).trainer.max_epochs
 
-    assert [epochs(f"task={task}") for task in TaskName] == [12, 12, 24, 8]
+    assert [of_task(task).trainer.max_epochs for task in TaskName] == [12, 12, 24, 8]
     assert [epochs(f"task={task}", "experiment=overfit", "data.root=x") for task in TaskName] == [300, 300, 600, 300]
     assert (epochs("task=obb", "data=coco", "data.root=x"), epochs("task=obb", "data.recipe.epochs=3")) == (100, 3)
 
@@ -112,7 +120,7 @@ def test_a_recipe_may_depend_on_the_task() -> None:
 def test_the_drawn_set_has_more_pictures_for_oriented_boxes_and_as_many_steps() -> None:
     """32 epochs of 512 pictures, 3 of them warm-up, are 8 and 0.75 of 2048."""
     for task in TaskName:
-        root = to_root(compose([f"task={task}"]))
+        root = of_task(task)
         pictures, warmup = root.data.options["num_train"], root.optimizer.warmup_epochs
         assert (pictures, warmup) == ((2048, 0.75) if task is TaskName.OBB else (512, 3.0))
     assert root.task.name is TaskName.OBB

@@ -17,7 +17,7 @@ from lucid_yolo.engine.console import RunConsole
 from lucid_yolo.engine.prepare import Prepared, prepare
 from lucid_yolo.perf.plan import resolve
 from lucid_yolo.perf.trial import Trial
-from tests.engine.tiny import tiny_overrides
+from tests.engine.tiny import tiny_config, tiny_overrides
 from tests.perf.machines import CUDA
 
 FOUND = (
@@ -41,7 +41,7 @@ class Measure:
 
 def on_cuda(*overrides: str) -> Prepared:
     """A run that was prepared on this machine, with the plan of one with CUDA."""
-    root = to_root(ly.compose(tiny_overrides("capture=auto", "precision=32-true", *overrides)))
+    root = to_root(tiny_config(Path("run"), "capture=auto", "precision=32-true", *overrides))
     prepared = prepare(root)
     root.trainer.accelerator = "auto"
     return replace(prepared, plan=resolve(root, CUDA, None))
@@ -70,7 +70,7 @@ def test_the_pick_is_resolved_and_the_plan_tells_of_the_trial() -> None:
 
 
 def test_a_run_without_it_is_left_alone() -> None:
-    prepared = prepare(to_root(ly.compose(tiny_overrides())))
+    prepared = prepare(to_root(tiny_config(Path("run"))))
     assert auto.settle(prepared, RunConsole(), Measure()) is prepared
 
 
@@ -97,7 +97,7 @@ def test_the_plan_shows_what_a_run_would_remember_and_measures_nothing(
     memory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lucid_yolo.engine.plan.prepare", lambda _root: on_cuda())
-    config = ly.compose(tiny_overrides("capture=auto"))
+    config = tiny_config(Path("run"), "capture=auto")
     assert ly.plan(config).plan["capture.auto"].reason.startswith("not measured yet")
     assert not memory.exists()
     ran = auto.settle(on_cuda(), RunConsole(), Measure()).plan

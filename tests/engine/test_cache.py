@@ -16,11 +16,12 @@ from lucid_yolo.engine import resolve as resolve_module
 from lucid_yolo.engine.train import train
 from lucid_yolo.perf.plan import RunPlan
 from tests.data.disk import coco_document, write_picture
-from tests.engine.test_train import assert_equal, curve, read_state
-from tests.engine.tiny import tiny_overrides
+from tests.engine.test_train import assert_equal, curve
+from tests.engine.tiny import TWO_EPOCHS, learn, read_state, tiny_config, tiny_overrides
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="caches in memory are Linux's")
-MIB = 14 * 3 * 96 * 96 / 1024**2
+PICTURES = 6
+MIB = PICTURES * 3 * 96 * 96 / 1024**2
 
 
 @pytest.fixture(autouse=True)
@@ -29,12 +30,12 @@ def no_cache_yet(monkeypatch):
 
 
 def tiny_run(run_dir: Path, *changes: str):
-    return train(ly.compose(tiny_overrides(f"run_dir='{run_dir}'", "trainer.max_epochs=2", *changes)))
+    return learn(tiny_config(run_dir, *TWO_EPOCHS, *changes))
 
 
 @pytest.fixture(scope="module")
-def uncached(tmp_path_factory) -> Path:
-    return tiny_run(tmp_path_factory.mktemp("uncached") / "run").run_dir
+def uncached(plain_run) -> Path:
+    return plain_run()
 
 
 @pytest.mark.parametrize(
@@ -47,13 +48,13 @@ def test_a_cached_run_equals_the_uncached_one_and_says_what_it_did(uncached, tmp
         assert_equal(plain[part], cached[part], part)
     assert curve(result.run_dir) == curve(uncached)
     outcome = result.plan["cache"].outcome
-    assert (outcome["images"], outcome["reused"], outcome["unusable"]) == (14, False, 0)
+    assert (outcome["images"], outcome["reused"], outcome["unusable"]) == (PICTURES, False, 0)
     assert outcome["mib"] == pytest.approx(MIB, abs=1e-3)
     assert outcome["setup_seconds"] > 0
     summary = json.loads((result.run_dir / "summary.json").read_text())
     assert summary["plan"]["cache"]["outcome"] == outcome
     assert RunPlan.from_json((result.run_dir / "plan.json").read_text())["cache"].outcome == outcome
-    assert f"cache={option}: 14 pictures, {MIB:.1f} MiB, made in" in (result.run_dir / "train.log").read_text()
+    assert f"cache={option}: {PICTURES} pictures, {MIB:.1f} MiB, made in" in (result.run_dir / "train.log").read_text()
     again = tiny_run(tmp_path / "again", f"cache={option}")
     assert again.plan["cache"].outcome["reused"] is True
     assert "held by this process already" in again.plan["cache"].reason
@@ -66,11 +67,11 @@ def test_an_uncached_run_has_no_outcome(uncached):
 
 def test_a_cache_that_does_not_fit_is_refused_before_anything_is_decoded_or_written(tmp_path, monkeypatch):
     describe = resolve_module.describe_machine
-    small = lambda root: replace(describe(root), memory_available=300_000)  # noqa: E731
+    small = lambda root: replace(describe(root), memory_available=100_000)  # noqa: E731
     monkeypatch.setattr(resolve_module, "describe_machine", small)
     monkeypatch.setattr(cache_module.FileSource, "__call__", lambda *_: pytest.fail("decoded"))
     with pytest.raises(
-        ConfigError, match=r"cache=decoded takes 0\.00 GiB for 14 training pictures.*\[cache\.fits-memory\]"
+        ConfigError, match=r"cache=decoded takes 0\.00 GiB for 6 training pictures.*\[cache\.fits-memory\]"
     ):
         tiny_run(tmp_path / "run", "cache=decoded")
     assert not (tmp_path / "run").exists()

@@ -20,10 +20,11 @@ from torch import Tensor
 
 import lucid_yolo as ly
 from lucid_yolo.config.errors import ConfigError, RunError
-from tests.engine.tiny import tiny_overrides
+from tests.engine.tiny import learn, resumed, tiny_config, tiny_overrides
 
 Compose = Callable[..., DictConfig]
-ONE_EPOCH = ("trainer.max_epochs=1",)
+ONE_STEP = ("trainer.max_epochs=1", "trainer.max_steps=1")
+STEPS_AN_EPOCH = 2
 SHAPES = ("ellipse", "rectangle", "triangle", "star")
 OWN = ("ring", "triangle", "ellipse")  # two of the drawn set in another order, and one of their own
 LEVELS, BRANCHES = 3, ("one_to_many", "one_to_one")
@@ -67,14 +68,13 @@ def write_own_set(root: Path) -> Path:
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A short run on the drawn set."""
-    run_dir = tmp_path_factory.mktemp("first") / "run"
-    ly.train(ly.compose(tiny_overrides(f"run_dir='{run_dir}'", *ONE_EPOCH, "trainer.ema.ramp=2")))
-    return run_dir
+    short = ("data.options.num_train=6", "trainer.max_epochs=1", "trainer.ema.ramp=2")
+    return learn(tiny_config(tmp_path_factory.mktemp("first") / "run", *short)).run_dir
 
 
 def test_same_classes_start_from_the_average_bit_for_bit(tiny: Compose, first: Path) -> None:
     look = Look()
-    result = ly.train(tiny(*ONE_EPOCH, f"model.init_from='{first}'", "seed=5"), callbacks=[look])
+    result = learn(tiny(*ONE_STEP, f"model.init_from='{first}'", "seed=5"), [look])
     expected = averaged(first / "checkpoints" / "best.ckpt")
     assert result.status == "finished"
     assert look.model.keys() == look.average.keys() == expected.keys()
@@ -93,14 +93,14 @@ def test_same_classes_start_from_the_average_bit_for_bit(tiny: Compose, first: P
 
 
 def test_classes_of_the_same_name_keep_their_rows(tmp_path: Path, first: Path) -> None:
-    changes = [line for line in tiny_overrides(*ONE_EPOCH) if not line.startswith(("data.options", "data=shapes"))]
+    changes = [line for line in tiny_overrides(*ONE_STEP) if not line.startswith(("data.options", "data=shapes"))]
     own = write_own_set(tmp_path / "own")
     run = [*changes, "data=coco", f"data.root='{own}'", "seed=5"]
     drawn, look = Look(), Look()
-    ly.train(ly.compose([*run, f"run_dir='{tmp_path / 'drawn'}'"]), callbacks=[drawn])
-    result = ly.train(
+    learn(ly.compose([*run, f"run_dir='{tmp_path / 'drawn'}'"]), [drawn])
+    result = learn(
         ly.compose([*run, f"run_dir='{tmp_path / 'tuned'}'", f"model.init_from='{first / 'checkpoints/last.ckpt'}'"]),
-        callbacks=[look],
+        [look],
     )
     expected = averaged(first / "checkpoints" / "last.ckpt")
     for name, tensor in look.model.items():
@@ -130,8 +130,8 @@ def test_classes_without_a_namesake_start_fresh(tiny: Compose, tmp_path: Path, f
     content["lucid_yolo"]["class_names"] = ["a", "b", "c", "d"]  # as many, and others
     torch.save(content, tmp_path / "other.ckpt")
     drawn, look = Look(), Look()
-    ly.train(tiny("trainer.max_steps=1", run="drawn"), callbacks=[drawn])
-    result = ly.train(tiny("trainer.max_steps=1", f"model.init_from='{tmp_path / 'other.ckpt'}'"), callbacks=[look])
+    learn(tiny(*ONE_STEP, run="drawn"), [drawn])
+    result = learn(tiny(*ONE_STEP, f"model.init_from='{tmp_path / 'other.ckpt'}'"), [look])
     assert all(torch.equal(look.model[name], drawn.model[name]) for name in LAST)
     inner = "head.one_to_one.cls.0.3.conv.weight"
     assert not torch.equal(look.model[inner], drawn.model[inner])
@@ -143,16 +143,16 @@ def test_classes_without_a_namesake_start_fresh(tiny: Compose, tmp_path: Path, f
 def test_a_resumed_run_goes_on_with_its_own_weights(tiny: Compose, tmp_path: Path, first: Path) -> None:
     donor = tmp_path / "donor.ckpt"
     shutil.copy(first / "checkpoints" / "best.ckpt", donor)
-    two = ("trainer.max_epochs=2", f"model.init_from='{donor}'")
-    whole = ly.train(tiny(*two, run="whole"))
-    stopped = ly.train(tiny(*two, "trainer.max_steps=4"))
+    two = ("data.options.num_train=6", "trainer.max_epochs=2", f"model.init_from='{donor}'")
+    whole = learn(tiny(*two, run="whole"))
+    stopped = learn(tiny(*two, f"trainer.max_steps={STEPS_AN_EPOCH}"))
     before = json.loads((stopped.run_dir / "summary.json").read_text())["initial_weights"]
     donor.unlink()
     with pytest.raises(ConfigError, match=r"cannot change model\.init_from from '.*donor\.ckpt' to '.*best\.ckpt'"):
         ly.compose([f"resume='{stopped.run_dir}'", f"model.init_from='{first / 'checkpoints/best.ckpt'}'"])
     look = Look()
-    ly.train(ly.compose([f"resume='{stopped.run_dir}'", "trainer.max_steps=null"]), callbacks=[look])
-    assert look.step == 4
+    learn(resumed(stopped.run_dir, max_steps=None), [look])
+    assert look.step == STEPS_AN_EPOCH
     expected, found = (averaged(r.run_dir / "checkpoints" / "last.ckpt") for r in (whole, stopped))
     assert all(torch.equal(tensor, found[name]) for name, tensor in expected.items())
     assert json.loads((stopped.run_dir / "summary.json").read_text())["initial_weights"] == before
@@ -175,16 +175,21 @@ def test_the_scale_of_a_user_is_suggested_by_its_values(tiny: Compose, first: Pa
 def test_what_cannot_be_used_is_refused_before_a_directory_is_claimed(
     tiny: Compose, tmp_path: Path, first: Path
 ) -> None:
+    def starting_from(path: Path, *changes: str) -> DictConfig:
+        config = tiny(*changes)
+        config.model.init_from = str(path)
+        return config
+
     torn = tmp_path / "torn.ckpt"
     torn.write_bytes(b"PK\x03\x04 torn")
     refused = {
-        f"model.init_from='{tmp_path / 'none.ckpt'}'": r"model\.init_from=.*none\.ckpt: no such file",
-        f"model.init_from='{tmp_path}'": r"model\.init_from=.*best\.ckpt: no such file",
-        f"model.init_from='{torn}'": r"model\.init_from=.*torn\.ckpt cannot be read as a checkpoint of this project",
+        tmp_path / "none.ckpt": r"model\.init_from=.*none\.ckpt: no such file",
+        tmp_path: r"model\.init_from=.*best\.ckpt: no such file",
+        torn: r"model\.init_from=.*torn\.ckpt cannot be read as a checkpoint of this project",
     }
-    for override, words in refused.items():
+    for path, words in refused.items():
         with pytest.raises(RunError, match=words):
-            ly.train(tiny(override))
+            ly.train(starting_from(path))
     scales = (
         r"holds a model of scale 'n' \(depth 0\.5, width 0\.25, at most 1024 channels\), this run trains 's' "
         r"\(depth 0\.5, width 0\.5, .*Select the scale of the checkpoint \(model=n\)"
@@ -193,12 +198,12 @@ def test_what_cannot_be_used_is_refused_before_a_directory_is_claimed(
     content["lucid_yolo"] |= {"variant": "n", "width": 0.25}
     torch.save(content, tmp_path / "n.ckpt")
     with pytest.raises(RunError, match=scales):
-        ly.train(tiny(f"model.init_from='{tmp_path / 'n.ckpt'}'", "model.variant=s", "model.width=0.5"))
+        ly.train(starting_from(tmp_path / "n.ckpt", "model.variant=s", "model.width=0.5"))
     torch.save(content | {"lucid_yolo": content["lucid_yolo"] | {"format": 1}}, tmp_path / "old.ckpt")
     with pytest.raises(RunError, match=r"old\.ckpt has format 1, and this version reads format 2: .* train anew"):
-        ly.train(tiny(f"model.init_from='{tmp_path / 'old.ckpt'}'"))
+        ly.train(starting_from(tmp_path / "old.ckpt"))
     content["lucid_yolo"] |= {"variant": "tiny", "width": 0.0625, "task": "segment"}
     torch.save(content, tmp_path / "other.ckpt")
     with pytest.raises(RunError, match="trained for task=segment, this run is for task=detect"):
-        ly.plan(tiny(f"model.init_from='{tmp_path / 'other.ckpt'}'"))
+        ly.plan(starting_from(tmp_path / "other.ckpt"))
     assert not (tmp_path / "run").exists()

@@ -19,21 +19,21 @@ from lucid_yolo.engine.train import train
 from lucid_yolo.engine.validate import validate
 from tests.data.disk import write_picture
 from tests.engine.signals import PressCtrlC
-from tests.engine.test_train import assert_equal, read_state
-from tests.engine.tiny import tiny_overrides
+from tests.engine.test_train import assert_equal
+from tests.engine.tiny import SHORT, STEPS_AN_EPOCH, THREE_EPOCHS, learn, read_state, resumed, tiny_config
 
 Compose = Callable[..., DictConfig]
 FLOW = "loss.flow."
+RUN = (*THREE_EPOCHS, "task=keypoints", "data.augment.flip_ud=0.5")
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of four epochs that nothing stopped."""
-    run_dir = tmp_path_factory.mktemp("whole") / "run"
-    result = train(ly.compose(tiny_overrides("task=keypoints", "data.augment.flip_ud=0.5", f"run_dir='{run_dir}'")))
+    """A run of three epochs that nothing stopped."""
+    result = train(tiny_config(tmp_path_factory.mktemp("whole") / "run", *RUN))
     assert result.status == "finished"
     assert {"primary", "oks_ap", "oks_ap50", "box_ap", "box_ap50", "oks_ap_nms"} <= set(result.metrics)
-    return run_dir
+    return result.run_dir
 
 
 def test_the_flow_is_trained_and_saved_and_not_part_of_the_model(whole: Path) -> None:
@@ -56,23 +56,22 @@ def test_the_flow_is_trained_and_saved_and_not_part_of_the_model(whole: Path) ->
 
 
 def test_a_run_continued_after_an_epoch_equals_the_uninterrupted_one(whole: Path, tiny: Compose) -> None:
-    stopped = train(tiny("task=keypoints", "data.augment.flip_ud=0.5"), callbacks=[PressCtrlC(8)])
+    stopped = learn(tiny(*RUN), [PressCtrlC(2 * STEPS_AN_EPOCH)])
     assert stopped.status == "interrupted"
-    assert train(ly.compose([f"resume='{stopped.run_dir}'"])).status == "finished"
+    assert learn(resumed(stopped.run_dir)).status == "finished"
     expected, found = read_state(whole), read_state(stopped.run_dir)
     assert_equal(expected["state_dict"], found["state_dict"], "state_dict")
     assert_equal(expected["optimizer_states"], found["optimizer_states"], "optimizer")
 
 
-def test_detection_has_nothing_new_in_its_state(tiny: Compose) -> None:
-    result = train(tiny("trainer.max_epochs=1", "trainer.max_steps=2"))
-    state = read_state(result.run_dir)
+def test_detection_has_nothing_new_in_its_state(plain_run: Callable[..., Path]) -> None:
+    state = read_state(plain_run())
     assert not any(name.startswith("loss.") for name in state["state_dict"])
 
 
 def test_settings_reach_the_checkpoint_and_the_validation(tiny: Compose) -> None:
     settings = ["task.keypoints.sigmas=[0.5,0.6,0.7]", "task.keypoints.flip=[0,2,1]", "task.loss.density=laplace"]
-    result = train(tiny("task=keypoints", *settings, "trainer.max_epochs=1", "trainer.max_steps=2"))
+    result = learn(tiny("task=keypoints", *settings, *SHORT))
     last = result.run_dir / "checkpoints" / "last.ckpt"
     spec = load_model(last, device=torch.device("cpu")).info.spec.keypoints
     assert spec is not None
@@ -116,9 +115,15 @@ def test_what_is_unknown_is_refused_before_a_run(tmp_path: Path) -> None:
 
 def test_validation_needs_the_points_of_the_training(tmp_path: Path) -> None:
     root, other = coco(tmp_path / "one", ["head", "tail"]), coco(tmp_path / "other", ["tail", "head"])
-    small = ["data.image_size=64", "data.batch_size=2", "data.num_workers=0", "trainer.max_epochs=1"]
-    quiet = ["logger.pictures=false", "logger.tensorboard=false", f"run_dir='{tmp_path / 'run'}'"]
-    checkpoint = str(train(ly.compose(overrides(root, *small, *quiet))).run_dir / "checkpoints" / "last.ckpt")
+    small = [
+        "data.image_size=64",
+        "data.batch_size=2",
+        "data.num_workers=0",
+        "trainer.max_epochs=1",
+        "model.variant=tiny",
+    ]
+    quiet = ["model.width=0.0625", "logger.pictures=false", "logger.tensorboard=false", f"run_dir='{tmp_path / 'run'}'"]
+    checkpoint = str(learn(ly.compose(overrides(root, *small, *quiet))).run_dir / "checkpoints" / "last.ckpt")
     validate(ValidateConfig(checkpoint=checkpoint, accelerator="cpu"))
     with pytest.raises(RunError, match=r"knows the key points \['head', 'tail'\], but .* has \['tail', 'head'\]"):
         validate(ValidateConfig(checkpoint=checkpoint, root=str(other), accelerator="cpu"))

@@ -15,7 +15,6 @@ from lucid_yolo.config.regions import REGIONS
 from lucid_yolo.engine.part_timer import ClipTimer, PartTimer
 from lucid_yolo.engine.profile import Pass, StepClock
 from lucid_yolo.engine.step_parts import StepParts
-from lucid_yolo.engine.train import train
 from lucid_yolo.optim.adamw import AdamW
 from lucid_yolo.optim.clip import clip_gradients
 from lucid_yolo.optim.flat import FlatOptimizer, run_directly
@@ -23,7 +22,7 @@ from lucid_yolo.optim.musgd import MuSGD
 from lucid_yolo.optim.sgd import SGD
 from lucid_yolo.perf.capture.routine import RecordedClip, RecordedParts
 from lucid_yolo.perf.plan import resolve
-from tests.engine.tiny import tiny_overrides
+from tests.engine.tiny import learn, tiny_overrides
 from tests.optim.helpers import bits, make_network, set_gradients
 from tests.perf.capture.tapes import CallTape
 from tests.perf.machines import CUDA
@@ -129,7 +128,7 @@ def test_recordings_are_timed_from_outside_and_do_not_fall_back(tmp_path: Path) 
     root = to_root(compose(tiny_overrides(*short, *cuda)))
     parts = StepParts(resolve(root, CUDA, None), root, tape=CallTape())
     clock, watch = StepClock(torch.device("cpu"), warmup=1, steps=3), Watch()
-    train(compose(tiny_overrides(*short)), callbacks=[clock, watch, parts])
+    learn(compose(tiny_overrides(*short)), [clock, watch, parts])
     assert clock.now is Pass.DONE
     assert {type(runner) for runner in watch.runners} == {PartTimer}
     assert len({id(runner) for runner in watch.runners}) == 1  # not one around another in each epoch

@@ -17,10 +17,11 @@ from lucid_yolo.config.errors import ConfigError, RunError
 from lucid_yolo.engine import fit
 from lucid_yolo.engine import train as verb
 from tests.engine.signals import PressCtrlC
+from tests.engine.tiny import learn, resumed
 
 Compose = Callable[..., DictConfig]
-STEPS_AN_EPOCH = 2  # 6 pictures in batches of 4, the last one filled
-RUN = ("data.options.num_train=6", "trainer.max_epochs=7", "trainer.val_every=1")
+STEPS_AN_EPOCH = 1
+RUN = ("data.options.num_train=4", "trainer.max_epochs=7", "trainer.val_every=1")
 # By epoch, with patience 2: epoch 2 is the best, 3 is worse, 4 is equal, which is not better: the fit ends there.
 SCORES = (0.1, 0.3, 0.2, 0.3, 0.4, 0.5, 0.45)
 
@@ -64,7 +65,7 @@ def test_the_fit_ends_when_patience_does_and_the_schedule_is_that_of_the_whole(
     sentence = "2 validations in a row (trainer.patience=2) brought no better box_ap than 0.300 of epoch 2."
     assert sentence in " ".join((run_dir / "train.log").read_text().split())
     scores[:] = SCORES
-    whole = ly.train(tiny(*RUN, run="whole")).run_dir
+    whole = learn(tiny(*RUN, run="whole")).run_dir
     assert scores == []
     assert (summary(whole)["best_epoch"], summary(whole)["out_of_patience"]) == (6, False)
     ended = rates(run_dir)
@@ -72,14 +73,14 @@ def test_the_fit_ends_when_patience_does_and_the_schedule_is_that_of_the_whole(
 
 
 def test_the_count_survives_a_resume(tiny: Compose, scores: list[float]) -> None:
-    stopped = ly.train(tiny(*RUN, "trainer.patience=2"), callbacks=[PressCtrlC(3 * STEPS_AN_EPOCH)])
+    stopped = learn(tiny(*RUN, "trainer.patience=2"), [PressCtrlC(3 * STEPS_AN_EPOCH)])
     run_dir = stopped.run_dir
     assert (stopped.status, scores) == ("interrupted", list(SCORES[3:]))
-    assert ly.train(ly.compose([f"resume='{run_dir}'"])).status == "finished"
+    assert learn(resumed(run_dir)).status == "finished"
     assert (steps(run_dir, "last"), scores) == (4 * STEPS_AN_EPOCH, list(SCORES[4:]))
     with pytest.raises(RunError, match=r"last 2 validations .* no better score, with trainer\.patience=2 nothing is"):
-        ly.train(ly.compose([f"resume='{run_dir}'"]))
-    ly.train(ly.compose([f"resume='{run_dir}'", "trainer.patience=3"]))
+        ly.train(resumed(run_dir))
+    learn(resumed(run_dir, patience=3))
     assert steps(run_dir, "last") == 7 * STEPS_AN_EPOCH  # 0.4 came in time
     assert (summary(run_dir)["best_epoch"], summary(run_dir)["out_of_patience"]) == (6, False)
 
@@ -94,7 +95,7 @@ def test_a_run_that_ended_all_but_its_report_trains_no_further(
         patch.setattr(verb, "final_report", press_ctrl_c)
         run_dir = ly.train(tiny(*RUN, "trainer.patience=2")).run_dir
     assert summary(run_dir)["status"] == "interrupted"
-    assert ly.train(ly.compose([f"resume='{run_dir}'"])).status == "finished"
+    assert ly.train(resumed(run_dir)).status == "finished"
     assert (steps(run_dir, "last"), scores) == (4 * STEPS_AN_EPOCH, list(SCORES[4:]))
     assert summary(run_dir)["out_of_patience"]
 

@@ -9,11 +9,11 @@ import pytest
 
 import lucid_yolo as ly
 from lucid_yolo.config.errors import ConfigError, RunError
-from tests.engine.tiny import tiny_overrides
+from tests.engine.tiny import SHORT, tiny_overrides
 
 
 def test_a_list_of_overrides_is_a_configuration(tmp_path: Path) -> None:
-    overrides = tiny_overrides("data.recipe.epochs=1", f"run_dir='{tmp_path / 'run'}'")
+    overrides = tiny_overrides(*SHORT, f"run_dir='{tmp_path / 'run'}'")
     assert ly.plan(overrides).plan.rows == ly.plan(ly.compose(overrides)).plan.rows
     assert ly.train(overrides).status == "finished"
     with pytest.raises(ConfigError, match="Did you mean 'seed'"):

@@ -12,8 +12,7 @@ from PIL import Image
 
 import lucid_yolo as ly
 from lucid_yolo.config.errors import DataError
-from lucid_yolo.engine.train import train
-from tests.engine.tiny import NANO, tiny_overrides
+from tests.engine.tiny import NANO, learn, tiny_config
 
 RAMP = (np.arange(40 * 200 * 3) % 251).astype(np.uint8).reshape(40, 200, 3)  # flat: 200 x 40
 
@@ -22,7 +21,7 @@ RAMP = (np.arange(40 * 200 * 3) % 251).astype(np.uint8).reshape(40, 200, 3)  # f
 def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of two steps."""
     path = tmp_path_factory.mktemp("predict") / "run"
-    train(ly.compose(tiny_overrides(f"run_dir='{path}'", *NANO, "trainer.max_steps=2")))
+    learn(tiny_config(path, *NANO, "trainer.max_steps=2"))
     return path
 
 

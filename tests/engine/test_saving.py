@@ -6,6 +6,7 @@ import csv
 import errno
 import math
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,9 +23,9 @@ from lucid_yolo.engine.callbacks import Saver
 from lucid_yolo.engine.interrupt import FitStopped, StopSignal
 from lucid_yolo.engine.run_dir import claim
 from tests.engine.signals import PressCtrlC
+from tests.engine.tiny import STEPS_AN_EPOCH, THREE_EPOCHS, learn, read_state, resumed
 
 Compose = Callable[..., DictConfig]
-STEPS_AN_EPOCH = 4  # 14 pictures in batches of 4, the last one filled
 LONG = "trainer.save_seconds=1e9"
 
 
@@ -150,10 +151,6 @@ class NoteSaves(L.Callback):
         self.epochs.append(trainer.current_epoch + 1)
 
 
-def state(run_dir: Path) -> dict[str, Any]:
-    return torch.load(run_dir / "checkpoints" / "last.ckpt", weights_only=True)
-
-
 def logged_steps(run_dir: Path) -> list[int]:
     """Steps of the rows with losses."""
     with (run_dir / "metrics.csv").open() as file:
@@ -164,7 +161,7 @@ def logged_steps(run_dir: Path) -> list[int]:
     ("settings", "epochs"),
     [
         ((LONG,), [1, 4]),
-        ((LONG, "trainer.val_every=2", "trainer.max_steps=11"), [1, 2, 3]),
+        ((LONG, "trainer.val_every=2", "trainer.max_steps=5"), [1, 2, 3]),  # of 2 steps each
         (("trainer.save_seconds=0",), [1, 2, 3, 4]),
     ],
 )
@@ -172,32 +169,31 @@ def test_a_fit_saves_its_first_its_validated_and_its_last_epoch(
     tiny: Compose, settings: tuple[str, ...], epochs: list[int]
 ) -> None:
     notes = NoteSaves()
-    assert ly.train(tiny(*settings), callbacks=[notes]).status == "finished"
+    assert learn(tiny("data.options.num_train=6", *settings), [notes]).status == "finished"
     assert notes.epochs == epochs
 
 
-def test_a_run_killed_between_two_writings_makes_the_lost_epochs_again(tiny: Compose) -> None:
+def test_a_run_killed_between_two_writings_makes_the_lost_epoch_again(uninterrupted: Path, tiny: Compose) -> None:
     class Die(L.Callback):
         def on_train_epoch_start(self, trainer: L.Trainer, module: Any) -> None:
-            if trainer.current_epoch == 3:
+            if trainer.current_epoch == 2:
                 raise SystemExit
 
-    whole = ly.train(tiny(LONG, run="whole")).run_dir
-    killed = ly.train(tiny(LONG), callbacks=[Die()]).run_dir
-    assert state(killed)["global_step"] == STEPS_AN_EPOCH  # epochs 2 and 3 are lost
-    assert logged_steps(killed)[-1] == 3 * STEPS_AN_EPOCH
-    assert ly.train(ly.compose([f"resume='{killed}'"])).status == "finished"
-    expected, found = state(whole), state(killed)
+    killed = learn(tiny(*THREE_EPOCHS, LONG), [Die()]).run_dir
+    assert read_state(killed)["global_step"] == STEPS_AN_EPOCH  # epoch 2 is lost
+    assert logged_steps(killed)[-1] == 2 * STEPS_AN_EPOCH
+    assert learn(resumed(killed)).status == "finished"
+    expected, found = read_state(uninterrupted), read_state(killed)
     assert all(torch.equal(value, found["state_dict"][key]) for key, value in expected["state_dict"].items())
     steps = logged_steps(killed)
     assert steps == sorted(set(steps))  # none stands there twice
-    assert steps[-1] == 4 * STEPS_AN_EPOCH
+    assert steps[-1] == 3 * STEPS_AN_EPOCH
 
 
 def test_ctrl_c_saves_before_time_is_up(tiny: Compose) -> None:
     at_an_end = 2 * STEPS_AN_EPOCH
-    stopped = ly.train(tiny(LONG), callbacks=[PressCtrlC(at_an_end)])
-    assert (stopped.status, state(stopped.run_dir)["global_step"]) == ("interrupted", at_an_end)
+    stopped = learn(tiny(*THREE_EPOCHS, LONG), [PressCtrlC(at_an_end)])
+    assert (stopped.status, read_state(stopped.run_dir)["global_step"]) == ("interrupted", at_an_end)
 
 
 def test_seconds_are_not_negative() -> None:
@@ -205,21 +201,12 @@ def test_seconds_are_not_negative() -> None:
         ly.compose(["trainer.save_seconds=-1"])
 
 
-def test_a_resumed_run_says_where_it_goes_on(tiny: Compose) -> None:
-    run_dir = ly.train(tiny(), callbacks=[PressCtrlC(STEPS_AN_EPOCH + 2)]).run_dir
-    said = "Goes on after 1 whole epoch and 6 updates."
-    log = run_dir / "train.log"
-    assert said not in log.read_text()
-    ly.train(ly.compose([f"resume='{run_dir}'"]))
-    assert said in log.read_text()
-
-
-def test_a_run_of_an_older_format_is_refused_and_left_as_it_is(tiny: Compose) -> None:
-    run_dir = ly.train(tiny("trainer.max_epochs=1")).run_dir
-    content = state(run_dir)
+def test_a_run_of_an_older_format_is_refused_and_left_as_it_is(uninterrupted: Path, tmp_path: Path) -> None:
+    run_dir = shutil.copytree(uninterrupted, tmp_path / "run")
+    content = read_state(run_dir)
     content["lucid_yolo"]["format"] = 1
     torch.save(content, run_dir / "checkpoints" / "last.ckpt")
     before = {path: path.read_bytes() for path in run_dir.rglob("*") if path.is_file()}
     with pytest.raises(RunError, match=r"last\.ckpt has format 1, and this version reads format 2"):
-        ly.train(ly.compose([f"resume='{run_dir}'", "trainer.max_epochs=2"]))
+        ly.train(resumed(run_dir, max_epochs=9))
     assert {path: path.read_bytes() for path in run_dir.rglob("*") if path.is_file()} == before

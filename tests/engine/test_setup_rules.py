@@ -9,12 +9,11 @@ import lightning as L
 import pytest
 from torch import nn
 
-import lucid_yolo as ly
 from lucid_yolo.engine.module import TrainingModule
 from lucid_yolo.engine.step_parts import built
 from lucid_yolo.perf.live import LiveFacts
 from lucid_yolo.perf.setup import describe
-from tests.engine.tiny import tiny_overrides
+from tests.engine.tiny import learn, tiny_config
 
 
 class Look(L.Callback):
@@ -37,8 +36,7 @@ class Look(L.Callback):
 )
 def test_what_a_fit_has_built(change: Callable[[nn.Module], object], frozen: tuple[str, ...], tmp_path: Path) -> None:
     look = Look(change)
-    overrides = tiny_overrides("trainer.max_steps=1", "data.recipe.epochs=1", f"run_dir='{tmp_path / 'run'}'")
-    ly.train(ly.compose(overrides), callbacks=[look])
+    learn(tiny_config(tmp_path / "run", "trainer.max_steps=1", "data.recipe.epochs=1"), [look])
     assert look.found is not None
     assert look.found.network.frozen == frozen
     assert (look.found == LiveFacts()) == (not frozen)

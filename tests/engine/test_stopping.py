@@ -19,7 +19,6 @@ import pytest
 import torch
 from omegaconf import DictConfig
 
-import lucid_yolo as ly
 from lucid_yolo.config.errors import ConfigError, RunError
 from lucid_yolo.engine import train as verb
 from lucid_yolo.engine.build import build_loggers
@@ -28,11 +27,10 @@ from lucid_yolo.engine.checkpoint import CheckpointFiles, read_checkpoint
 from lucid_yolo.engine.console import RunConsole
 from lucid_yolo.engine.metrics_log import MetricsLog
 from lucid_yolo.engine.run_dir import MARKER, claim, explain_unwritable, hold, write_text
-from tests.engine.tiny import tiny_overrides
+from tests.engine.tiny import STEPS_AN_EPOCH, learn, read_state, resumed, tiny_config
 
 Compose = Callable[..., DictConfig]
-EPOCHS = ("trainer.max_epochs=2", "trainer.val_every=2")
-STEPS_AN_EPOCH = 4  # 14 pictures in batches of 4, the last one filled
+EPOCHS = ("data.options.num_train=10", "trainer.max_epochs=2", "trainer.val_every=2")
 train = verb.train
 
 
@@ -56,10 +54,6 @@ def send(number: int, times: int = 1) -> Callable[[L.Trainer], None]:
     return action
 
 
-def read_state(run_dir: Path) -> dict[str, Any]:
-    return torch.load(run_dir / "checkpoints" / "last.ckpt", weights_only=True)
-
-
 def read_summary(run_dir: Path) -> dict[str, Any]:
     return json.loads((run_dir / "summary.json").read_text())
 
@@ -68,33 +62,33 @@ def read_summary(run_dir: Path) -> dict[str, Any]:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of two epochs that nothing stopped."""
     run_dir = tmp_path_factory.mktemp("whole") / "run"
-    assert train(ly.compose(tiny_overrides(f"run_dir='{run_dir}'", *EPOCHS))).status == "finished"
+    assert learn(tiny_config(run_dir, *EPOCHS)).status == "finished"
     return run_dir
 
 
 def stop_by_limit(compose: Compose) -> Path:
-    return train(compose(*EPOCHS, "trainer.max_steps=6")).run_dir
+    return train(compose(*EPOCHS, "trainer.max_steps=4")).run_dir
 
 
 def stop_by_callback(compose: Compose) -> Path:
-    return train(compose(*EPOCHS), callbacks=[After(6, lambda trainer: setattr(trainer, "should_stop", True))]).run_dir
+    return train(compose(*EPOCHS), callbacks=[After(4, lambda trainer: setattr(trainer, "should_stop", True))]).run_dir
 
 
 @pytest.mark.parametrize("stop", [stop_by_limit, stop_by_callback])
 def test_an_epoch_that_was_cut_is_completed_when_the_run_goes_on(whole: Path, tiny: Compose, stop: Any) -> None:
     run_dir = stop(tiny)
-    assert read_state(run_dir)["global_step"] == 6
+    assert read_state(run_dir)["global_step"] == 4
     assert read_summary(run_dir)["metrics"]["primary"] is not None  # its end is an end: validated and scored
-    train(ly.compose([f"resume='{run_dir}'", "trainer.max_steps=null"]))
+    learn(resumed(run_dir, max_steps=None))
     expected, found = read_state(whole), read_state(run_dir)
     assert found["global_step"] == 2 * STEPS_AN_EPOCH
     assert all(torch.equal(value, found["state_dict"][key]) for key, value in expected["state_dict"].items())
 
 
 def test_updates_that_are_done_are_not_made_again(tiny: Compose) -> None:
-    run_dir = train(tiny(*EPOCHS, "trainer.max_steps=1")).run_dir
+    run_dir = learn(tiny(*EPOCHS, "trainer.max_steps=1")).run_dir
     with pytest.raises(RunError, match=r"made its 1 update, nothing is left.*trainer\.max_steps"):
-        train(ly.compose([f"resume='{run_dir}'"]))
+        train(resumed(run_dir))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -121,10 +115,10 @@ def test_a_run_that_stopped_in_its_last_report_only_makes_the_report(
 
     with monkeypatch.context() as patch:
         patch.setattr(verb, "final_report", press_ctrl_c)
-        stopped = train(tiny("trainer.max_epochs=1"))
+        stopped = train(tiny("data.options.num_train=6", "trainer.max_epochs=1"))
     assert stopped.status == read_summary(stopped.run_dir)["status"] == "interrupted"
     steps = read_state(stopped.run_dir)["global_step"]
-    assert train(ly.compose([f"resume='{stopped.run_dir}'"])).status == "finished"
+    assert train(resumed(stopped.run_dir)).status == "finished"
     assert read_state(stopped.run_dir)["global_step"] == steps
     assert read_summary(stopped.run_dir)["metrics"]["primary"] is not None
 

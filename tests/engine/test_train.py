@@ -18,10 +18,9 @@ import lucid_yolo as ly
 from lucid_yolo.config.errors import RunError
 from lucid_yolo.engine.train import train
 from tests.engine.signals import PressCtrlC
-from tests.engine.tiny import tiny_overrides
+from tests.engine.tiny import STEPS_AN_EPOCH, THREE_EPOCHS, learn, read_state, tiny_config
 
 Compose = Callable[..., DictConfig]
-STEPS_AN_EPOCH = 4  # 14 pictures in batches of 4, the last one filled
 
 
 class Poison(L.Callback):
@@ -33,10 +32,6 @@ class Poison(L.Callback):
     def on_train_batch_start(self, trainer: L.Trainer, module: Any, *_: Any) -> None:
         if trainer.global_step == self.before_step:
             next(module.model.parameters()).data.fill_(float("inf"))
-
-
-def read_state(run_dir: Path) -> dict[str, Any]:
-    return torch.load(run_dir / "checkpoints" / "last.ckpt", weights_only=True)
 
 
 def assert_equal(first: Any, second: Any, where: str = "") -> None:
@@ -58,15 +53,6 @@ def assert_equal(first: Any, second: Any, where: str = "") -> None:
 def curve(run_dir: Path) -> list[tuple[str, str]]:
     with (run_dir / "metrics.csv").open() as file:
         return [(row["step"], row["train/total"]) for row in csv.DictReader(file) if row["train/total"]]
-
-
-@pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of four epochs that nothing stopped."""
-    run_dir = tmp_path_factory.mktemp("whole") / "run"
-    result = train(ly.compose(tiny_overrides(f"run_dir='{run_dir}'")))
-    assert result.status == "finished"
-    return run_dir
 
 
 def test_run_writes_its_record(uninterrupted: Path) -> None:
@@ -93,47 +79,50 @@ def test_run_writes_its_record(uninterrupted: Path) -> None:
 
 @pytest.mark.parametrize(  # without workers at the end of an epoch: with key points, whose state holds more
     ("after_step", "num_workers"),
-    [(2 * STEPS_AN_EPOCH, 2), (2 * STEPS_AN_EPOCH + 2, 0), (2 * STEPS_AN_EPOCH + 2, 2)],
+    [(STEPS_AN_EPOCH, 2), (STEPS_AN_EPOCH + 1, 0), (STEPS_AN_EPOCH + 1, 2)],
     ids=["epoch-end-2", "inside-0", "inside-2"],
 )
 def test_continued_run_equals_uninterrupted(
     uninterrupted: Path, tiny: Compose, after_step: int, num_workers: int
 ) -> None:
     workers = f"data.num_workers={num_workers}"
-    stopped = train(tiny(workers), callbacks=[PressCtrlC(after_step)])
+    stopped = learn(tiny(*THREE_EPOCHS, workers), [PressCtrlC(after_step)])
     assert stopped.status == "interrupted"
     assert read_state(stopped.run_dir)["global_step"] == after_step
-    finished = train(ly.compose([f"resume='{stopped.run_dir}'", workers]))
+    said, log = f"Goes on after 1 whole epoch and {after_step} updates.", stopped.run_dir / "train.log"
+    assert said not in log.read_text()
+    finished = learn(ly.compose([f"resume='{stopped.run_dir}'", workers]))
     assert finished.status == "finished"
+    assert said in log.read_text()
     whole, parts = read_state(uninterrupted), read_state(stopped.run_dir)
-    assert whole["global_step"] == parts["global_step"] == 4 * STEPS_AN_EPOCH
+    assert whole["global_step"] == parts["global_step"] == 3 * STEPS_AN_EPOCH
     assert_equal(whole["state_dict"], parts["state_dict"], "state_dict")
     assert_equal(whole["optimizer_states"], parts["optimizer_states"], "optimizer")
     assert whole["epoch"] == parts["epoch"]
-    last_losses = [row for row in curve(uninterrupted) if int(row[0]) > 3 * STEPS_AN_EPOCH]
-    assert last_losses == [row for row in curve(stopped.run_dir) if int(row[0]) > 3 * STEPS_AN_EPOCH]
+    last_losses = [row for row in curve(uninterrupted) if int(row[0]) > 2 * STEPS_AN_EPOCH]
+    assert last_losses == [row for row in curve(stopped.run_dir) if int(row[0]) > 2 * STEPS_AN_EPOCH]
 
 
 def test_another_seed_is_another_run(uninterrupted: Path, tiny: Compose) -> None:
-    other = train(tiny("seed=1", "trainer.max_steps=4"))
+    other = learn(tiny(*THREE_EPOCHS, "seed=1", "trainer.max_steps=3"))
     assert curve(other.run_dir)[0] != curve(uninterrupted)[0]
 
 
 def test_diverged_run_names_its_pictures_and_keeps_its_weights(tiny: Compose, tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"infinite or not a number.*\.(png|jpg).*lower optimizer\.lr"):
-        train(tiny("cache=decoded"), callbacks=[Poison(before_step=STEPS_AN_EPOCH + 1)])
+        train(tiny(*THREE_EPOCHS, "cache=decoded"), callbacks=[Poison(before_step=STEPS_AN_EPOCH + 1)])
     assert read_state(tmp_path / "run")["global_step"] == STEPS_AN_EPOCH
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["status"] == "failed"
-    assert summary["plan"]["cache"]["outcome"]["images"] == 14  # what the flags did until then
+    assert summary["plan"]["cache"]["outcome"]["images"] == 10  # what the flags did until then
     assert json.loads((tmp_path / "run" / "plan.json").read_text())["rows"] == summary["plan"]
     assert (tmp_path / "run" / "nonfinite_images.txt").read_text().count("\n") > 0
 
 
-def test_run_directory_is_never_taken_twice(uninterrupted: Path, tiny: Compose) -> None:
+def test_run_directory_is_never_taken_twice(uninterrupted: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in uninterrupted.rglob("*")}
     with pytest.raises(RunError, match="already holds a run"):
-        train(tiny(f"run_dir='{uninterrupted}'"))
+        train(tiny_config(uninterrupted, *THREE_EPOCHS))
     assert before == {path: path.stat().st_mtime_ns for path in uninterrupted.rglob("*")}
 
 
@@ -172,7 +161,7 @@ def test_an_interrupted_run_that_is_asked_for_less_is_refused_before_anything_is
     ("before", "reason"),
     [
         ({"class_names": ["wolf"]}, r"has learned the classes \['wolf'\], .*model\.init_from="),
-        ({"num_pictures": 13}, r"has trained on 13 pictures, .* now has 14"),
+        ({"num_pictures": 13}, r"has trained on 13 pictures, .* now has 10"),
     ],
 )
 def test_a_resumed_run_keeps_its_data(uninterrupted: Path, tmp_path: Path, before: dict[str, Any], reason: str) -> None:
