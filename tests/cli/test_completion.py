@@ -55,10 +55,12 @@ CASES = {
     "lucid-yolo validate split=t": ["split=train", "split=test"],
     "lucid-yolo validate accelerator=c": ["accelerator=cpu", "accelerator=cuda"],
     "lucid-yolo compare wor": ["workload="],
-    "lucid-yolo compare workload=detect_b": [
+    "lucid-yolo compare workload=detect_b1": [
         "workload=detect_b16",
-        "workload=detect_b4",
-        "workload=detect_b64",
+        "workload=detect_b16_any_order",
+        "workload=detect_b16_crowded",
+        "workload=detect_b16_m",
+        "workload=detect_b16_s",
     ],
     "lucid-yolo compare workload=tiny blocks=2 cache=": ["cache=decoded", "cache=none", "cache=prepared"],
     "lucid-yolo compare keep_checkpoints=t": ["keep_checkpoints=true"],
