@@ -22,9 +22,10 @@ from tests.ops.rotated_boxes import Rotated, equivalents
 
 ANCHORS = make_anchors(64, (8, 16, 32))
 CLASSES = 3
-boxes = st.tuples(
-    st.integers(0, 64), st.integers(0, 64), st.floats(2.0, 60.0), st.floats(2.0, 60.0), st.floats(-0.7, 2.3)
-)  # whole centres: no anchor is nearer to an edge than float32 resolves
+sides = st.integers(20, 600).map(lambda tenths: tenths / 10)
+angles = st.integers(-70, 230).map(lambda hundredths: hundredths / 100)
+# Whole centres, and no angle that is almost 0: an anchor lies on an edge, or is farther from it than float32 resolves.
+boxes = st.tuples(st.integers(0, 64), st.integers(0, 64), sides, sides, angles)
 
 
 def make_targets(rows: list[tuple[int, int, Rotated]], padded_to: int) -> Targets:
