@@ -172,8 +172,11 @@ def compare(
         ConfigError: the settings, the workload or the baseline's overrides are wrong.
         RunError: the baseline cannot run, or the directory cannot be used.
     """
-    from lucid_yolo.config import verbs
+    from lucid_yolo.config import compose as composing
+    from lucid_yolo.config import verbs, workloads
 
+    composing.check_lines(overrides)
+    workloads.check_arms(arms)
     named = {"workload": arms} if isinstance(arms, str) else {}
     config = verbs.make_settings(verbs.CompareConfig, {**named, **settings})
     from lucid_yolo.bench import compare as bench

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from lucid_yolo.bench.arms import ArmRun, explain, kept_run, run_arm, run_child
 from lucid_yolo.bench.book import book_reports, check_ledger
@@ -34,6 +34,9 @@ except ImportError:  # no such locks on this platform
 RECIPE = "comparison.json"
 REPORT = "report.json"
 MARKDOWN = "report.md"
+PREPARATION = "preparation.log"
+BLOCKS = "block_*"
+REFUSED = 2  # what a process ends with whose configuration or data are refused
 
 
 def compare(
@@ -149,7 +152,7 @@ def run_comparison(
         kept = _kept(workload, out)
         if any(arm not in refused for _, arm in kept.keys() ^ _all_runs(workload)):
             _refuse_mixing(kept.values(), out)
-            _prepare(workload, out)
+            _prepare(workload, out, timeout)
         runs: list[ArmRun] = []
         report = Comparison.of(workload, runs)
         for block in range(1, workload.blocks + 1):
@@ -227,19 +230,27 @@ def _refused_arms(workload: Workload) -> dict[str, str]:
     return refused
 
 
-def _prepare(workload: Workload, out: Path) -> None:
+def _prepare(workload: Workload, out: Path, timeout: float | None) -> None:
     """Train the baseline for one step: that draws, builds and loads what later runs find ready, whatever their flags.
 
     Raises:
+        ConfigError: it is refused.
         RunError: it cannot run.
     """
-    log, run_dir = out / "preparation.log", out / "preparation"
-    shorter = ["prefetch=none", "trainer.max_steps=1", "on_unmet=raise", record.as_override("run_dir", str(run_dir))]
-    code = run_child(["train", *record.replace(workload.overrides(workload.baseline), shorter)], log=log)
-    shutil.rmtree(run_dir, ignore_errors=True)
-    if code != 0:
-        reason = explain(code, log.read_text(encoding="utf-8", errors="replace"))
-        raise RunError(f"The baseline {workload.baseline!r} cannot run, so there is nothing to compare with: {reason}")
+    overrides = list(workload.overrides(workload.baseline))
+    with TemporaryDirectory(prefix="lucid-yolo-") as scratch:
+        single = ["trainer.max_steps=1", record.as_override("run_dir", str(Path(scratch) / "run"))]
+        commands = [["train", *record.replace(overrides, ["on_unmet=raise", *single])]]
+        if any(record.key_of(line) == "prefetch" for line in overrides):  # one step has no next epoch to prefetch for
+            without = record.replace(overrides, ["prefetch=none", "on_unmet=raise", *single])
+            commands = [["plan", *overrides, "on_unmet=raise"], ["train", *without]]
+        for command in commands:
+            log = out / PREPARATION
+            code = run_child(command, log=log, timeout=timeout)
+            if code != 0:
+                reason = explain(code, log.read_text(encoding="utf-8", errors="replace"))
+                words = f"The baseline {workload.baseline!r} cannot run, so there is nothing to compare with: {reason}"
+                raise ConfigError([words]) if code == REFUSED else RunError(words)
 
 
 def _in_words(run: ArmRun) -> str:
@@ -260,9 +271,9 @@ def _claim(out: Path, workload: Workload) -> Iterator[None]:
     file = out / RECIPE
     try:
         out.mkdir(parents=True, exist_ok=True)
+        if not _is_ours(out):
+            raise RunError(f"out={out} exists and holds no comparison. Choose a new or an empty directory.")
         if not file.exists():
-            if any(out.iterdir()):
-                raise RunError(f"out={out} exists and holds no comparison. Choose a new or an empty directory.")
             with file.open("x", encoding="utf-8") as fresh:
                 json.dump(recipe, fresh, indent=2)
         marker = file.open("r+", encoding="utf-8")
@@ -281,7 +292,7 @@ def _claim(out: Path, workload: Workload) -> Iterator[None]:
                     f"out={out} is in use: another process runs this comparison at the moment, or a run of it that was "
                     "killed has not ended yet."
                 ) from None
-        if not any(out.glob("block_*")):  # refused before its first run
+        if not any(out.glob(BLOCKS)):  # refused before its first run
             file.write_text(json.dumps(recipe, indent=2), encoding="utf-8")
         if list(recipe["arms"]) != list(_read(file)["arms"]) or recipe != _read(file):
             raise RunError(
@@ -291,9 +302,19 @@ def _claim(out: Path, workload: Workload) -> Iterator[None]:
         yield
 
 
+def _is_ours(out: Path) -> bool:
+    """Whether a directory is empty, or holds a comparison and nothing that a user has put there instead of one."""
+    names = [path.name for path in out.iterdir()]
+    if RECIPE not in names:
+        return not names
+    text = (out / RECIPE).read_text(encoding="utf-8", errors="replace")
+    cut_short = not text and len(names) == 1  # killed while it was written
+    return cut_short or bool(_read(out / RECIPE)["arms"])
+
+
 def _read(file: Path) -> dict[str, dict[str, list[str]]]:
     try:
         content: dict[str, dict[str, list[str]]] = json.loads(file.read_text(encoding="utf-8"))
-        return content if isinstance(content.get("arms"), dict) else {"arms": {}}
+        return content if isinstance(content, dict) and isinstance(content.get("arms"), dict) else {"arms": {}}
     except ValueError:
         return {"arms": {}}

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -66,11 +68,22 @@ def compose(overrides: Sequence[str] = (), *, config_dir: str | None = None) -> 
         ConfigError: everything that is wrong with the overrides and with the user's option files.
         RunError: there is nothing to resume.
     """
+    check_lines(overrides)
+    if not isinstance(config_dir, (str, PathLike, NoneType)):
+        raise ConfigError([f"config_dir must be a folder, found {config_dir!r}."])
+    return compose_request(read_request(overrides, config_dirs=[config_dir] if config_dir is not None else []))
+
+
+def check_lines(overrides: object) -> None:
+    """Check that something handed over from Python is a list of texts.
+
+    Raises:
+        ConfigError: it is not.
+    """
     if isinstance(overrides, str):
         raise ConfigError([f"Overrides are a list of texts: write [{overrides!r}]."])
     if not isinstance(overrides, Sequence) or not all(isinstance(line, str) for line in overrides):
         raise ConfigError([f"Overrides are a list of texts, such as ['model=s', 'seed=5'], found {overrides!r}."])
-    return compose_request(read_request(overrides, config_dirs=[config_dir] if config_dir is not None else []))
 
 
 def compose_resume(run_dir: str | Path, overrides: Sequence[str] = ()) -> DictConfig:
@@ -130,13 +143,15 @@ def finish(config: DictConfig, request: Request) -> DictConfig:
     with flag_override(config, ["struct", "readonly"], False):
         config.pop("hydra", None)
     try:
+        if config.run_dir == "":
+            raise ConfigError(["run_dir must name a directory; leave it out for one of the time of the start."])
         config.run_dir = str(resolve_user_path(config.run_dir))
         for key in FIXED:
             if (path := OmegaConf.select(config, key)) is not None:
                 OmegaConf.update(config, key, str(resolve_user_path(path)))
         config.overrides = request.lines()
     except OmegaConfBaseException as error:
-        raise ConfigError([plain(error)]) from None
+        raise ConfigError([reference_problem(config, error)]) from None
     return config
 
 
@@ -160,6 +175,8 @@ def read_request(overrides: Sequence[str], *, config_dirs: Sequence[str | Path] 
     resume = [value for value in _take(rest, "resume") if value is not None]
     if len(resume) > 1:
         raise ConfigError([f"resume is set {len(resume)} times: keep one of them."])
+    if "" in resume:
+        raise ConfigError(["resume must name the directory of a run, which a run prints as its run_dir."])
     return Request(
         overrides=tuple(rest),
         folders=tuple(dict.fromkeys(folders)),

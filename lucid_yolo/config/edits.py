@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
@@ -16,6 +17,7 @@ from lucid_yolo.config.loader import plain
 from lucid_yolo.config.names import did_you_mean
 
 REFERENCE = re.compile(r"\$\{\.*([\w.]+)\}")
+ENVIRONMENT = re.compile(r"\$\{oc\.env:(\w+)\}")
 
 
 def type_problems(node: Any, prefix: str = "") -> Iterator[str]:
@@ -74,6 +76,9 @@ def reference_problem(config: DictConfig, error: OmegaConfBaseException) -> str:
     if isinstance(error, InterpolationKeyError) and found is not None:
         near = did_you_mean(found[1], keys.all_keys(config))
         return f"{key}: {written!r} refers to the key {found[1]!r}, which does not exist.{near}"
+    variable = ENVIRONMENT.search(written)
+    if variable is not None and variable[1] not in os.environ:
+        return f"{key}: {written!r} needs the environment variable {variable[1]}, which is not set."
     if found is not None and (other := keys.find(config, found[1])) is not None:
         return f"{key}: {written!r} is {other._value()!r}, {keys.expected(node)} is expected."
     return f"{key}: {plain(error)}"

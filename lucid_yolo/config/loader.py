@@ -78,7 +78,11 @@ class GroupTree:
         Raises:
             ConfigError: a folder does not exist.
         """
-        missing = [f"The config folder {folder} does not exist." for folder in user_dirs if not folder.is_dir()]
+        missing = [
+            f"The config folder {folder} {'is a file' if folder.exists() else 'does not exist'}."
+            for folder in user_dirs
+            if not folder.is_dir()
+        ]
         if missing:
             raise ConfigError(missing)
         own = conf_dir().resolve()

@@ -203,6 +203,18 @@ def _upon(base: Workload, content: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
+def check_arms(arms: object) -> None:
+    """Check that something handed over from Python names arms, or a workload, or nothing.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    if arms is not None and not isinstance(arms, (str, Mapping)):
+        raise ConfigError(
+            [f"Name the arms, {{'eager': [], 'cached': ['cache=decoded']}}, or a workload; found {arms!r}."]
+        )
+
+
 def make_workload(
     arms: Mapping[str, Sequence[str]], *, common: Sequence[str] = (), blocks: int = 3, compares: str = "complete_fit"
 ) -> Workload:
@@ -222,7 +234,7 @@ def make_workload(
         "compares": compares,
         "blocks": blocks,
         "common": list(common),
-        "arms": {name: list(lines) if lines is not None else None for name, lines in arms.items()},
+        "arms": {name: list(lines) if isinstance(lines, (list, tuple)) else lines for name, lines in arms.items()},
     }
     return _workload("own", content, where="The comparison")
 

@@ -81,7 +81,7 @@ class Launched:
     def order(self) -> list[str]:
         """Of the runs that are measured."""
         places = [Path(line[-1].strip("'")) for line in self.commands if line[0] == "train"]
-        return [f"{place.parent.name} {place.name}" for place in places if place.name != "preparation"]
+        return [f"{place.parent.name} {place.name}" for place in places if place.name != "run"]
 
 
 def three_arms(blocks: int = 3) -> Workload:
@@ -95,10 +95,11 @@ def test_rotation_gives_each_arm_each_place_once() -> None:
 def test_blocks_rotate_and_each_arm_has_its_overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     launched = Launched(monkeypatch)
     report = run_comparison(three_arms(), tmp_path / "out", say=lambda line: None)
-    preparation = tmp_path / "out" / "preparation"
-    assert launched.commands[0][:-1] == ["train", "model=s", "prefetch=none", "trainer.max_steps=1", "on_unmet=raise"]
-    assert launched.commands[0][-1] == f"run_dir='{preparation}'"
-    assert not preparation.exists()
+    once = launched.commands[0]
+    assert once[:-1] == ["train", "model=s", "on_unmet=raise", "trainer.max_steps=1"]
+    place = Path(once[-1].removeprefix("run_dir='").removesuffix("'"))
+    assert tmp_path not in place.parents
+    assert not place.exists()
     assert launched.order == [
         *("block_1 a", "block_1 b", "block_1 c"),
         *("block_2 b", "block_2 c", "block_2 a"),
@@ -215,9 +216,37 @@ def test_another_comparison_needs_another_directory(tmp_path: Path, monkeypatch:
         run_comparison(other, tmp_path / "full", say=lambda line: None)
 
 
+def test_one_step_stands_for_no_prefetch_so_that_the_baseline_is_planned_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launched = Launched(monkeypatch)
+    run_comparison(make_workload({"a": ["prefetch=epoch"], "b": []}, blocks=1), tmp_path, say=lambda line: None)
+    assert launched.commands[0] == ["plan", "prefetch=epoch", "on_unmet=raise"]
+    assert launched.commands[1][:-1] == ["train", "prefetch=none", "on_unmet=raise", "trainer.max_steps=1"]
+
+
+@pytest.mark.parametrize("content", ['{"my": "own"}', "[1]", '{"arms": [', ""])
+def test_a_directory_of_a_user_is_left_alone(tmp_path: Path, content: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    launched = Launched(monkeypatch)
+    kept = {"comparison.json": content, "preparation.log": "notes"}
+    for name, text in kept.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(RunError, match="holds no comparison"):
+        run_comparison(three_arms(1), tmp_path, say=lambda line: None)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == kept
+    assert launched.commands == []
+
+
+def test_what_names_no_arms() -> None:
+    with pytest.raises(ConfigError, match="Name the arms"):
+        ly.compare(5)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="arm b must be a list of overrides"):
+        ly.compare({"a": [], "b": "seed=1"})
+
+
 def test_a_baseline_that_is_refused_leaves_the_directory_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     launched = Launched(monkeypatch, fails=["preparation"])
-    with pytest.raises(RunError, match="'a' cannot run, so there is nothing to compare with: it is not possible"):
+    with pytest.raises(ConfigError, match="'a' cannot run, so there is nothing to compare with: it is not possible"):
         run_comparison(three_arms(1), tmp_path, say=lambda line: None)
     launched.fails.clear()
     assert run_comparison(three_arms(1).narrowed(arms=["a", "c"]), tmp_path, say=lambda line: None).ok

@@ -306,3 +306,18 @@ def test_a_damaged_record_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "config.yaml").write_bytes(content)
     with pytest.raises(RunError, match=r"config\.yaml is damaged"):
         compose_resume(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "config_dir", "words"),
+    [
+        (["run_dir="], None, "run_dir must name a directory"),
+        (["resume="], None, "resume must name the directory of a run"),
+        (["data.root=${oc.env:NOT_SET_HERE}"], None, "needs the environment variable NOT_SET_HERE, which is not set"),
+        ([], 5, "config_dir must be a folder, found 5"),
+        ([], __file__, "is a file"),
+    ],
+)
+def test_what_names_no_place(overrides: list[str], config_dir: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        compose(overrides, config_dir=config_dir)
