@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from lucid_yolo import __version__
 from lucid_yolo.bench.figures import FigureTable, read_tables
 from lucid_yolo.bench.ledger import HEADER, State, ledger_rows, read_ledger
-from lucid_yolo.config.workloads import read_workload, workload_names
+from lucid_yolo.config.workloads import Workload, read_workload, workload_names
 from lucid_yolo.perf.docs import fill, table
 
 PAGES = ("README.md", "docs/figures.md", "docs/measuring.md")
@@ -32,16 +32,34 @@ def fill_page(page: str, tables: Sequence[FigureTable], ledger: str) -> str:
 
 
 def ledger_table(path: Path) -> str:
-    """Markdown of a ledger: a table of what was measured, and below it the options that were not, by workload."""
+    """Markdown of a ledger: a table of what was measured, its notes, and the arms that were not measured."""
     workloads = [workload for name in workload_names() if (workload := read_workload(name)).mark is not None]
     rows = ledger_rows(read_ledger(path), workloads, version=__version__)
+    measured = [dict(zip(HEADER, row, strict=True)) for row in rows if row[-1] != State.UNMEASURED]
+    notes = list(dict.fromkeys(_note(cells) for cells in measured))
+    header = tuple(name for name in HEADER if name not in NOTED)
+    shown = [(*(cells[name] for name in header), str(notes.index(_note(cells)) + 1)) for cells in measured]
+    numbered = [f"{i}. {note}" for i, note in enumerate(notes, start=1)]
+    return "\n".join((table((*header, "note"), shown), "", *numbered, *_unmeasured(rows, workloads)))
+
+
+NOTED = ("device", "parity", "measured with")
+"""Columns of the ledger that stand below its table: many rows share them."""
+
+
+def _note(cells: Mapping[str, str]) -> str:
+    return f"{cells['device']}, {cells['measured with']}; parity {cells['parity']}"
+
+
+def _unmeasured(rows: Iterable[tuple[str, ...]], workloads: Iterable[Workload]) -> list[str]:
+    """Arms without a measurement, by workload."""
+    arms = {(one.name, f"`{' '.join(lines)}`"): arm for one in workloads for arm, lines in one.arms.items()}
     waiting: dict[str, list[str]] = {}
     for _, option, name, *_, state in rows:
         if state == State.UNMEASURED:
-            waiting.setdefault(name, []).append(option)
-    listed = [f"- `{name}`: {', '.join(options)}" for name, options in waiting.items()]
-    measured = table(HEADER, [row for row in rows if row[-1] != State.UNMEASURED])
-    return "\n".join((measured, *(("", "Not measured yet:", "", *listed) if listed else ())))
+            waiting.setdefault(name, []).append(arms.get((name, option), option))
+    listed = [f"- `{name}`: {', '.join(names)}" for name, names in waiting.items()]
+    return ["", "Arms that are not measured yet:", "", *listed] if listed else []
 
 
 def main(argv: Sequence[str] | None = None) -> int:

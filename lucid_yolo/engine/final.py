@@ -18,7 +18,6 @@ from lucid_yolo.engine.evaluate import Evaluation, evaluate
 from lucid_yolo.engine.pictures import PictureWriter
 from lucid_yolo.engine.prepare import Prepared
 from lucid_yolo.engine.run_dir import RunDir
-from lucid_yolo.eval.metrics import DetectionMetrics
 from lucid_yolo.nn.depthwise import set_filters
 from lucid_yolo.perf.depthwise import plan_filters
 from lucid_yolo.tasks.base import Decoder, Task
@@ -79,17 +78,20 @@ def metrics_table(title: str, task: Task, found: Mapping[Decoder, Evaluation]) -
     return table
 
 
-def class_table(metrics: DetectionMetrics, class_names: Sequence[str]) -> Table:
-    """Scores by class, of the classes that have objects."""
-    caption = f"precision and recall at IoU 0.5, of what reaches confidence {metrics.best_confidence:.3f}"
-    table = Table(caption=caption, caption_justify="left")
-    table.add_column("class")
-    for name in ("objects", "precision", "recall", "ap", "ap50"):
-        table.add_column(name, justify="right")
+def class_table(task: Task, decoder: Decoder, evaluation: Evaluation, class_names: Sequence[str]) -> Table:
+    """Scores by class of one decoder, of the classes that have objects."""
+    metrics = evaluation.metrics.main
+    at = f"precision and recall at IoU 0.5 from confidence {metrics.best_confidence:.3f} on, where mean F1 is best"
+    table = Table(title=f"{decoder.name} by class", title_justify="left")
+    for name in ("class", "objects", "precision", "recall", *task.metric_names[:2]):
+        table.add_column(name, justify="left" if name == "class" else "right")
     columns = (*metrics.precision_and_recall(), metrics.per_class_ap, metrics.per_class_ap50)
     for i in np.flatnonzero(metrics.curves.objects).tolist():
         cells = (f"{column[i]:.4f}" if not math.isnan(column[i]) else "" for column in columns)
         table.add_row(Text(class_names[i]), str(metrics.curves.objects[i]), *cells)
+    table.caption = at if metrics.detections else "nothing was found"
+    table.caption_justify = "left"
+    table.min_width = len(at)
     return table
 
 

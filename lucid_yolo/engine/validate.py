@@ -66,7 +66,8 @@ class ValidationReport:
         task, names = self.trained.task, self.trained.info.class_names
         yield metrics_table(f"Averaged weights, {self.split} split", task, self.evaluations)
         if len(names) > 1:
-            yield class_table(self.evaluations[task.decoders[0]].metrics.main, names)
+            first = task.decoders[0]
+            yield class_table(task, first, self.evaluations[first], names)
         if self.out is not None:
             yield f"Report and pictures: {self.out}"
 

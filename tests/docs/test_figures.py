@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lucid_yolo.bench.figures import TABLES, comparison_table, fits_table, overfit_table, read_tables
-from lucid_yolo.engine.figures import PAGES, main
+from lucid_yolo.engine.figures import PAGES, ledger_table, main
 from tests.checkout import ROOT
 
 
@@ -34,6 +34,17 @@ def test_a_changed_figure_is_seen_and_mended(page: str, tmp_path: Path, capsys: 
     assert page in capsys.readouterr().err
     assert main([str(checkout)]) == 0
     assert path.read_text() == text
+
+
+def test_a_row_of_the_ledger_has_the_note_of_its_measurement() -> None:
+    lines = ledger_table(ROOT / "docs" / "ledger.json").splitlines()
+    for entry in json.loads((ROOT / "docs" / "ledger.json").read_text())["entries"]:
+        rows = [line for line in lines if f"| `{entry['option']}` | {entry['workload']}: " in line]
+        notes = [line for line in lines if line.startswith(f"{rows[0].split(' | ')[-1].removesuffix(' |')}. ")]
+        assert (len(rows), len(notes)) == (1, 1)
+        assert f"commit {entry['commit']}, " in notes[0]
+        assert notes[0].endswith(f"parity green {entry['parity']['test']}")
+    assert not any(line.startswith("- `detect_b4`: ") and "network" in line for line in lines)  # it is measured
 
 
 def test_every_record_names_its_machine_and_command() -> None:

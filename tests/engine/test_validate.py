@@ -120,6 +120,15 @@ def test_scores_equal_pycocotools_on_exported_predictions(trained: tuple[Path, P
     assert report.metrics["box_ap50"] is not None
     assert report.metrics["box_ap50"] > 0.3  # else equality says little
     assert_agrees(tmp_path / "out", root / "annotations" / "instances_val.json")
+    lines = str(report).splitlines()
+    assert any(line.strip() == "one_to_one by class" for line in lines)
+    for found in report.details["one_to_one"]["classes"]:
+        cells = [cell.strip() for line in lines if f" {found['name']} " in line for cell in line.split("│")[2:-1]]
+        shown = [
+            str(found["objects"]),
+            *(f"{found[key]:.4f}" for key in ("precision", "recall", "ap", "ap50") if cells),
+        ]
+        assert cells == (shown if found["objects"] else [])  # a class without objects has no row
     records = json.loads((tmp_path / "out" / "predictions.json").read_text())
     assert {record["image_id"] for record in records} == {50 + 3 * i for i in range(7)}
     assert {record["category_id"] for record in records} <= set(CATEGORIES)
