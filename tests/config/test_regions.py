@@ -38,7 +38,7 @@ def test_every_combination_is_an_option_in_one_order() -> None:
     assert sorted(GroupTree().options("capture")) == sorted(["none", *ALL, *NAMES])
 
 
-@pytest.mark.parametrize("name", ["none", *ALL, *NAMES[::14], NAMES[-1]])
+@pytest.mark.parametrize("name", ["none", *ALL, *NAMES[::5], NAMES[-1]])
 def test_an_option_selects_what_its_name_says(name: str) -> None:
     assert composed([f"capture={name}"]) == tuple(part for part in name.split("+") if part != "none")
 
@@ -132,6 +132,7 @@ class Jobs:
 @pytest.mark.parametrize(
     ("axis", "jobs"),
     [
+        ("none,network+loss", ["none", "network+loss"]),
         ("none,[loss,network],updates+loss", ["none", "network+loss", "loss+updates"]),
         (
             "glob(network+heads+loss+*+updates)",
@@ -169,15 +170,12 @@ def test_an_experiment_selects_and_the_command_line_wins(tmp_path: Path, written
         f"# @package _global_\ndefaults:\n  - override /capture: {written}\n"
         "capture:\n  network:\n    warmup: 7\n  updates:\n    warmup: 5\n"
     )
-    command_line = {  # what it is written over matters to the first only
-        (): ("network", "loss"),
-        ("capture=none",): (),
-        ("capture=updates",): ("updates",),
-        ("capture=[loss,updates]",): ("loss", "updates"),
-    }
-    for option, expected in command_line.items():
-        if option and written == "[network, loss]":
-            continue  # "[loss, network]" says it
+    for option, expected in (
+        ([], ("network", "loss")),
+        (["capture=none"], ()),
+        (["capture=updates"], ("updates",)),
+        (["capture=[loss,updates]"], ("loss", "updates")),
+    ):
         root = to_root(compose(["experiment=mine", *option], config_dir=str(tmp_path)))
         assert selected(root) == expected
         assert (root.capture.network.warmup, root.capture.updates.warmup, root.capture.loss.warmup) == (7, 5, 3)

@@ -52,7 +52,7 @@ def reference(index):
     return [drain(loader) for _ in range(EPOCHS)]
 
 
-@pytest.mark.parametrize(("workers", "context"), [(0, None), (1, "fork"), (2, "fork"), (1, "spawn")])
+@pytest.mark.parametrize(("workers", "context"), [(0, None), (1, "fork"), (2, "fork"), (1, "spawn"), (2, "spawn")])
 def test_a_fit_sees_the_same_batches(index, reference, workers, context):
     loader = make_loader(index, workers=workers, context=context, **CLOSING)
     for epoch in reference:
