@@ -237,15 +237,18 @@ def _prepare(workload: Workload, out: Path, timeout: float | None) -> None:
         ConfigError: it is refused.
         RunError: it cannot run.
     """
-    overrides = list(workload.overrides(workload.baseline))
+    overrides = workload.overrides(workload.baseline)
+    log = out / PREPARATION
     with TemporaryDirectory(prefix="lucid-yolo-") as scratch:
-        single = ["trainer.max_steps=1", record.as_override("run_dir", str(Path(scratch) / "run"))]
-        commands = [["train", *record.replace(overrides, ["on_unmet=raise", *single])]]
+        run_dir = record.as_override("run_dir", str(Path(scratch) / "run"))
+        single = ["on_unmet=raise", "trainer.max_steps=1", run_dir]
+        commands = [["train", *record.replace(overrides, single)]]
         if any(record.key_of(line) == "prefetch" for line in overrides):  # one step has no next epoch to prefetch for
-            without = record.replace(overrides, ["prefetch=none", "on_unmet=raise", *single])
-            commands = [["plan", *overrides, "on_unmet=raise"], ["train", *without]]
+            commands = [
+                ["plan", *overrides, "on_unmet=raise"],
+                ["train", *record.replace(overrides, ["prefetch=none", *single])],
+            ]
         for command in commands:
-            log = out / PREPARATION
             code = run_child(command, log=log, timeout=timeout)
             if code != 0:
                 reason = explain(code, log.read_text(encoding="utf-8", errors="replace"))
@@ -304,12 +307,11 @@ def _claim(out: Path, workload: Workload) -> Iterator[None]:
 
 def _is_ours(out: Path) -> bool:
     """Whether a directory is empty, or holds a comparison and nothing that a user has put there instead of one."""
-    names = [path.name for path in out.iterdir()]
-    if RECIPE not in names:
-        return not names
-    text = (out / RECIPE).read_text(encoding="utf-8", errors="replace")
-    cut_short = not text and len(names) == 1  # killed while it was written
-    return cut_short or bool(_read(out / RECIPE)["arms"])
+    files = list(out.iterdir())
+    recipe = out / RECIPE
+    if files == [recipe] and recipe.stat().st_size == 0:  # a comparison that was killed while it was written
+        return True
+    return not files or (recipe in files and bool(_read(recipe)["arms"]))
 
 
 def _read(file: Path) -> dict[str, dict[str, list[str]]]:

@@ -357,6 +357,16 @@ def ledger_rows(rows: Sequence[Row], workloads: Sequence[Workload], *, version: 
     return sorted(cells, key=lambda row: row[-1] == State.UNMEASURED)
 
 
+def unmeasured(rows: Sequence[Row], workloads: Sequence[Workload]) -> dict[str, list[str]]:
+    """Arms of documented workloads that the ledger has no entry of, by workload, task by task."""
+    booked_arms = {(row.entry.workload, row.entry.arm) for row in rows}
+    found = {
+        workload.name: [arm for arm in list(workload.arms)[1:] if (workload.name, arm) not in booked_arms]
+        for workload in sorted(workloads, key=_in_table)
+    }
+    return {name: arms for name, arms in found.items() if arms}
+
+
 def _in_table(workload: Workload) -> tuple[int, list[tuple[str, int]]]:
     """Place of a workload: by task, then by name, where b4 stands before b16."""
     tasks = [str(name) for name in TaskName]

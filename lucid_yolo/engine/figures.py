@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lucid_yolo import __version__
 from lucid_yolo.bench.figures import FigureTable, read_tables
-from lucid_yolo.bench.ledger import HEADER, State, ledger_rows, read_ledger
-from lucid_yolo.config.workloads import Workload, read_workload, workload_names
+from lucid_yolo.bench.ledger import HEADER, State, ledger_rows, read_ledger, unmeasured
+from lucid_yolo.config.workloads import read_workload, workload_names
 from lucid_yolo.perf.docs import fill, table
 
 PAGES = ("README.md", "docs/figures.md", "docs/measuring.md")
@@ -34,13 +34,17 @@ def fill_page(page: str, tables: Sequence[FigureTable], ledger: str) -> str:
 def ledger_table(path: Path) -> str:
     """Markdown of a ledger: a table of what was measured, its notes, and the arms that were not measured."""
     workloads = [workload for name in workload_names() if (workload := read_workload(name)).mark is not None]
-    rows = ledger_rows(read_ledger(path), workloads, version=__version__)
-    measured = [dict(zip(HEADER, row, strict=True)) for row in rows if row[-1] != State.UNMEASURED]
-    notes = list(dict.fromkeys(_note(cells) for cells in measured))
+    rows = read_ledger(path)
+    cells = [dict(zip(HEADER, row, strict=True)) for row in ledger_rows(rows, workloads, version=__version__)]
+    measured = [row for row in cells if row["state"] != State.UNMEASURED]
+    notes = list(dict.fromkeys(map(_note, measured)))
     header = tuple(name for name in HEADER if name not in NOTED)
-    shown = [(*(cells[name] for name in header), str(notes.index(_note(cells)) + 1)) for cells in measured]
+    shown = [(*(row[name] for name in header), str(notes.index(_note(row)) + 1)) for row in measured]
     numbered = [f"{i}. {note}" for i, note in enumerate(notes, start=1)]
-    return "\n".join((table((*header, "note"), shown), "", *numbered, *_unmeasured(rows, workloads)))
+    waiting = [f"- `{name}`: {', '.join(arms)}" for name, arms in unmeasured(rows, workloads).items()]
+    return "\n".join(
+        (table((*header, "note"), shown), "", *numbered, "", "Arms that are not measured yet:", "", *waiting)
+    )
 
 
 NOTED = ("device", "parity", "measured with")
@@ -49,17 +53,6 @@ NOTED = ("device", "parity", "measured with")
 
 def _note(cells: Mapping[str, str]) -> str:
     return f"{cells['device']}, {cells['measured with']}; parity {cells['parity']}"
-
-
-def _unmeasured(rows: Iterable[tuple[str, ...]], workloads: Iterable[Workload]) -> list[str]:
-    """Arms without a measurement, by workload."""
-    arms = {(one.name, f"`{' '.join(lines)}`"): arm for one in workloads for arm, lines in one.arms.items()}
-    waiting: dict[str, list[str]] = {}
-    for _, option, name, *_, state in rows:
-        if state == State.UNMEASURED:
-            waiting.setdefault(name, []).append(arms.get((name, option), option))
-    listed = [f"- `{name}`: {', '.join(names)}" for name, names in waiting.items()]
-    return ["", "Arms that are not measured yet:", "", *listed] if listed else []
 
 
 def main(argv: Sequence[str] | None = None) -> int:
