@@ -13,7 +13,8 @@ from pathlib import Path
 
 from lucid_yolo import __version__
 from lucid_yolo.bench.figures import FigureTable, read_tables
-from lucid_yolo.bench.ledger import HEADER, State, ledger_rows, read_ledger, unmeasured
+from lucid_yolo.bench.ledger import State, read_ledger
+from lucid_yolo.bench.ledger_table import HEADER, ledger_rows, unmeasured
 from lucid_yolo.config.workloads import read_workload, workload_names
 from lucid_yolo.perf.docs import fill, table
 

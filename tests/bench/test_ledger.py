@@ -13,7 +13,6 @@ from lucid_yolo.bench import book
 from lucid_yolo.bench.book import book_reports, entries_of, pooled
 from lucid_yolo.bench.comparison import Comparison
 from lucid_yolo.bench.ledger import (
-    HEADER,
     Entry,
     Judgement,
     Parity,
@@ -21,9 +20,9 @@ from lucid_yolo.bench.ledger import (
     State,
     booked,
     judge,
-    ledger_rows,
     read_ledger,
 )
+from lucid_yolo.bench.ledger_table import HEADER, ledger_rows
 from lucid_yolo.config.errors import RunError
 from lucid_yolo.config.workloads import Mark, ParityState
 from tests.bench.runs import PLACE, make_profile, make_report, make_workload

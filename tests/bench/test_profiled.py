@@ -13,7 +13,8 @@ import pytest
 
 from lucid_yolo.bench import book
 from lucid_yolo.bench.comparison import Comparison
-from lucid_yolo.bench.ledger import HEADER, Entry, Judgement, Share, State, judge, ledger_rows, read_ledger
+from lucid_yolo.bench.ledger import Entry, Judgement, Share, State, judge, read_ledger
+from lucid_yolo.bench.ledger_table import HEADER, ledger_rows
 from lucid_yolo.bench.profiled import RECORDED, read_profile
 from lucid_yolo.bench.step_profile import StepProfile
 from lucid_yolo.config.errors import RunError
